@@ -1,0 +1,68 @@
+// The seam between the engine and what computes: memory, in-order streams, events, async copies.
+// The CPU device (cpu_device.h) and later CUDA implement it; the simulation plugs in here too.
+//
+// Ordering: operations on one stream run in order; across streams only wait(event) orders.
+// Ownership: memory named by an enqueued operation belongs to the operation until an event recorded
+// after it has completed, even if whoever awaited it was cancelled.
+// Threads: all calls come from the engine thread. Events complete on the engine's executor.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "runtime/result.h"
+#include "runtime/task.h"
+
+namespace spillway::kernels {
+
+// The workers that run one launch together. A launch is called once per worker.
+class Team {
+ public:
+  virtual ~Team() = default;
+  virtual uint32_t index() const = 0;  // this worker, 0 .. count-1
+  virtual uint32_t count() const = 0;
+  // Returns when every worker of the launch has arrived. Spins briefly, then sleeps.
+  virtual void barrier() = 0;
+};
+
+using Launch = std::function<void(Team&)>;
+
+// A point in a stream. Reusable: record() again after it completed. Must outlive its completion.
+class Event {
+ public:
+  virtual ~Event() = default;
+  virtual bool done() const = 0;  // what was recorded last has run; true before any record
+  // Suspends until done. Not cancellable: the owner of memory awaits it (see Ownership).
+  virtual Task<> wait() = 0;
+};
+
+class Stream {
+ public:
+  virtual ~Stream() = default;
+  virtual void launch(Launch work) = 0;
+  virtual void copy(void* to, const void* from, size_t bytes) = 0;
+  virtual void record(Event& event) = 0;
+  virtual void wait(const Event& event) = 0;  // later operations here run after `event`
+};
+
+struct DeviceMemory {  // owns `bytes` at `data`, aligned to 4 KiB, zeroed
+  std::byte* data = nullptr;
+  size_t bytes = 0;
+  std::shared_ptr<void> owner;
+};
+
+class Device {
+ public:
+  virtual ~Device() = default;
+  virtual Result<DeviceMemory> allocate(size_t bytes) = 0;
+  virtual std::unique_ptr<Event> make_event() = 0;
+  virtual Stream& compute() = 0;
+  virtual Stream& copy_in() = 0;
+  virtual Stream& copy_out() = 0;
+  virtual std::string description() const = 0;  // "cpu avx512vnni, 2 threads"
+};
+
+}  // namespace spillway::kernels

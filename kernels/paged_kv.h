@@ -1,0 +1,62 @@
+// What a page of KV cache looks like in memory, and the view of a sequence's pages that the
+// attention kernels read. Plain types only: this header is included by CUDA sources.
+//
+// A page belongs to one layer group (layers that attend alike: full attention, or one sliding
+// window) and holds `page_tokens` tokens of all the group's layers, contiguous and 4 KiB aligned:
+//   (layer, kv_head, block of 16 tokens, {K,V}, inner)
+// `inner` is what the attention kernel loads best:
+//   16-bit types  K [head_dim/2][16][2]   V [8][head_dim][2]
+//   f32           K [head_dim][16]        V [16][head_dim]
+// so that one vector register holds one pair of dimensions of 16 tokens (K) or one pair of tokens
+// of 16 dimensions (V), and no kernel transposes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace spillway::kernels {
+
+enum class PageId : uint32_t {};
+inline constexpr PageId kNoPage{0xffffffffu};  // given back (behind a window) or not yet there
+
+enum class KvType : uint8_t { kF32, kF16, kBf16 };
+
+constexpr size_t kv_type_bytes(KvType type) { return type == KvType::kF32 ? 4 : 2; }
+
+inline constexpr uint32_t kKvBlockTokens = 16;  // tokens in the kernel's inner block
+inline constexpr size_t kPageAlignment = 4096;
+
+struct KvGroupLayout {
+  uint32_t layers = 0;    // layers in the group
+  uint32_t kv_heads = 0;
+  uint32_t head_dim = 0;  // even
+  uint32_t page_tokens = 16;  // a multiple of kKvBlockTokens
+  uint32_t window = 0;    // tokens a query sees, its own included; 0: all
+  KvType type = KvType::kF16;
+
+  // Bytes of K, or of V, of one head's block of 16 tokens.
+  constexpr size_t block_bytes() const {
+    return size_t{kKvBlockTokens} * head_dim * kv_type_bytes(type);
+  }
+  constexpr size_t head_bytes() const { return 2 * block_bytes() * (page_tokens / kKvBlockTokens); }
+  constexpr size_t layer_bytes() const { return head_bytes() * kv_heads; }
+  // Bytes of a page, rounded up to kPageAlignment.
+  constexpr size_t page_bytes() const {
+    return (layer_bytes() * layers + kPageAlignment - 1) / kPageAlignment * kPageAlignment;
+  }
+  // Offset in a page of K of (layer, kv_head, block); V follows at + block_bytes().
+  constexpr size_t offset(uint32_t layer, uint32_t kv_head, uint32_t block) const {
+    return layer * layer_bytes() + kv_head * head_bytes() + block * 2 * block_bytes();
+  }
+};
+
+// One sequence's pages of one group. `table[i]` is the page of tokens [i*page_tokens, ...).
+// Entries that no query of the step can see may be kNoPage. The memory belongs to the page pool.
+struct PagedKv {
+  const KvGroupLayout* layout = nullptr;
+  std::byte* pages = nullptr;  // page p starts at pages + p * layout->page_bytes()
+  std::span<const PageId> table;
+};
+
+}  // namespace spillway::kernels

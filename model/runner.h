@@ -1,0 +1,56 @@
+// One step of a model over a batch of sequences: the seam between the scheduler and what computes.
+// The transformer (transformer.h) implements it; the simulation's fake model does too.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kernels/device.h"
+#include "kernels/paged_kv.h"
+#include "model/sampling.h"
+#include "model/token.h"
+
+namespace spillway::model {
+
+// One sequence's part of a step: `tokens` are appended at absolute positions `position`, ...
+// Their K and V are written to the pages of `tables`, then each attends to all before it.
+struct SequenceStep {
+  std::span<const TokenId> tokens;  // at least one
+  uint32_t position = 0;
+  // Per layer group, the block table up to and including the page of the last token.
+  std::vector<std::span<const kernels::PageId>> tables;
+  std::vector<SampleRequest> samples;  // rows whose logits are wanted, ascending
+};
+
+struct StepBatch {
+  std::vector<SequenceStep> sequences;
+};
+
+struct StepResult {
+  // (sequence, sample), as asked for in the batch. Valid once the step's event is done.
+  std::vector<std::vector<SampleResult>> samples;
+};
+
+struct RunnerShape {
+  uint32_t vocabulary = 0;
+  uint32_t context_tokens_max = 0;                 // trained context length
+  std::vector<kernels::KvGroupLayout> groups;      // at least one; group 0 is full attention if any
+  std::string fingerprint;  // weights, tokenizer, rope, KV format and layout, arithmetic (hex)
+};
+
+class Runner {
+ public:
+  virtual ~Runner() = default;
+  virtual const RunnerShape& shape() const = 0;
+  // The page memory of each group, set once before the first step: base[g] + id * page_bytes.
+  virtual void bind_pages(std::vector<std::byte*> base) = 0;
+  // Most rows (tokens) one step may carry.
+  virtual uint32_t batch_tokens_max() const = 0;
+  // Enqueues the step on the device's compute stream. `batch`, what its spans point to, and
+  // `result` must stay until an event recorded after this call is done. Does not suspend.
+  virtual void enqueue(const StepBatch& batch, StepResult& result) = 0;
+};
+
+}  // namespace spillway::model

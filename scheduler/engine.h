@@ -1,0 +1,74 @@
+// The engine: one thread that owns scheduler and cache, and runs the step loop.
+// submit(), cancel(), end_session(), stats() and reset_prefix_cache() may be called from any thread;
+// they go through bounded queues.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernels/device.h"
+#include "model/runner.h"
+#include "model/tokenizer.h"
+#include "runtime/result.h"
+#include "scheduler/request.h"
+
+namespace spillway::scheduler {
+
+struct EngineOptions {
+  uint64_t kv_device_bytes = 0;    // page pools of all groups together
+  uint32_t context_tokens_max = 0;  // prompt and output of one sequence
+  uint32_t sequences_max = 256;     // running at once (--max-num-seqs)
+  uint32_t step_tokens_max = 2048;  // token budget of one step (--max-num-batched-tokens)
+  uint32_t waiting_max = 4096;      // further requests are refused with kResourceExhausted
+  bool prefix_caching = true;
+  uint32_t preempt_every_steps = 0;  // tests: preempts a running sequence every N steps; 0 never
+};
+
+struct PoolStats {  // of one layer group; pages
+  uint32_t capacity = 0, free = 0, writable = 0, sealed = 0, filling = 0, orphaned = 0;
+  uint32_t pinned = 0;  // sealed pages under a lease
+  uint64_t page_bytes = 0;
+};
+
+struct EngineStats {
+  std::vector<PoolStats> pools;
+  uint32_t running = 0, waiting = 0;
+  uint64_t steps = 0, preemptions = 0;
+  uint64_t prompt_tokens = 0, cached_tokens = 0, generated_tokens = 0;
+  uint64_t prefix_queries = 0, prefix_hits = 0;  // tokens asked for, tokens found
+  uint64_t tree_nodes = 0, tree_namespaces = 0, evicted_pages = 0;
+  uint32_t sessions = 0;
+};
+
+class Engine {
+ public:
+  // `runner`, `device` and `tokenizer` must outlive the engine. Allocates the pools, starts the
+  // thread. Fails when the pools cannot hold one sequence of any useful length; the message says
+  // how many bytes would do.
+  static Result<std::unique_ptr<Engine>> start(const EngineOptions& options, model::Runner& runner,
+                                               kernels::Device& device,
+                                               const model::Tokenizer& tokenizer);
+  // Cancels what runs, waits for it, joins the thread.
+  ~Engine();
+
+  // Refuses at once what can never fit, and when the queue is full. On success `sink` gets outputs
+  // until one with done; it is released after that.
+  Result<RequestId> submit(Request request, std::shared_ptr<OutputSink> sink);
+  void cancel(RequestId request);  // ends with FinishReason::kCancelled; unknown ids are ignored
+  void end_session(const std::string& session);
+  // Drops every cached page that no request holds; calls back on the engine thread with the count.
+  void reset_prefix_cache(std::function<void(uint64_t pages)> then);
+  // A snapshot as of the last step, or now when idle. Any thread.
+  EngineStats stats() const;
+  uint32_t context_tokens_max() const;  // after shortening to what the pool holds
+
+ private:
+  struct Impl;
+  explicit Engine(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace spillway::scheduler

@@ -1,0 +1,81 @@
+// What a client asks of the engine, and what comes back.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "model/sampling.h"
+#include "model/token.h"
+
+namespace spillway::scheduler {
+
+enum class RequestId : uint64_t {};
+
+struct StopRules {
+  uint32_t max_tokens = 0;  // 0: prefill only (cache warm-up, prompt log-probabilities)
+  uint32_t min_tokens = 0;
+  bool ignore_eos = false;
+  bool include_stop_string = false;
+  std::vector<model::TokenId> stop_tokens;
+  std::vector<std::string> stop_strings;
+};
+
+struct Request {
+  std::string client_id;  // for logs: "chatcmpl-..."
+  std::vector<model::TokenId> prompt;  // at least one token
+  model::SamplingParams sampling;
+  StopRules stop;
+  uint32_t choices = 1;
+  std::optional<uint32_t> logprobs;         // per output token, with this many top ones
+  std::optional<uint32_t> prompt_logprobs;  // per prompt token; computed, never from cached pages
+  bool show_control = false;                // text of control tokens in the output
+  int32_t priority = 0;                     // lower runs earlier, as in vLLM
+  std::string tenant;                       // isolates the cache, with cache_salt
+  std::string cache_salt;
+  std::string session;  // not empty: keeps a soft lease on the path until end_session()
+  std::optional<std::chrono::steady_clock::time_point> deadline;
+};
+
+enum class FinishReason : uint8_t { kStop, kLength, kCancelled, kDeadline, kError };
+
+struct OutputToken {
+  model::TokenId token = -1;
+  float logprob = 0.0f;
+  std::vector<model::TokenLogprob> top;
+};
+
+struct Usage {
+  uint32_t prompt_tokens = 0;
+  uint32_t cached_tokens = 0;    // prompt tokens whose KV came from the cache, never more than prompt-1
+  uint32_t computed_tokens = 0;  // prompt tokens computed, recomputation after preemption included
+  uint32_t completion_tokens = 0;  // over all choices
+  uint32_t preemptions = 0;
+  double queue_seconds = 0, prefill_seconds = 0, decode_seconds = 0;
+};
+
+// One message to the client's side, in order. `choice` events come per choice; `done` is the last
+// of all and comes exactly once for each accepted request.
+struct Output {
+  RequestId request{};
+  uint32_t choice = 0;
+  std::string text;                 // may be empty while text is held back
+  std::vector<OutputToken> tokens;  // tokens this output adds (log-probabilities if asked)
+  std::optional<FinishReason> finish;  // of this choice
+  std::optional<std::string> stop_string;  // which one ended it
+  std::vector<OutputToken> prompt_tokens;  // prompt log-probabilities, once, before any token
+  bool done = false;                // of the request; usage is final
+  std::string error;                // with kError: for a person
+  Usage usage;                      // filled with the first token and when done
+};
+
+// Receives outputs on the engine thread. Must not block: post it on to your own thread.
+class OutputSink {
+ public:
+  virtual ~OutputSink() = default;
+  virtual void on_output(Output output) = 0;
+};
+
+}  // namespace spillway::scheduler
