@@ -1,6 +1,6 @@
 // The engine: one thread that owns scheduler and cache, and runs the step loop.
-// submit(), cancel(), end_session(), stats() and reset_prefix_cache() may be called from any thread;
-// they go through bounded queues.
+// submit(), cancel(), end_session(), stats() and reset_prefix_cache() may be called from any
+// thread; they go through bounded queues.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@
 namespace spillway::scheduler {
 
 struct EngineOptions {
-  uint64_t kv_device_bytes = 0;    // page pools of all groups together
+  uint64_t kv_device_bytes = 0;     // page pools of all groups together
   uint32_t context_tokens_max = 0;  // prompt and output of one sequence
   uint32_t sequences_max = 256;     // running at once (--max-num-seqs)
   uint32_t step_tokens_max = 2048;  // token budget of one step (--max-num-batched-tokens)

@@ -24,7 +24,7 @@ struct StopRules {
 };
 
 struct Request {
-  std::string client_id;  // for logs: "chatcmpl-..."
+  std::string client_id;               // for logs: "chatcmpl-..."
   std::vector<model::TokenId> prompt;  // at least one token
   model::SamplingParams sampling;
   StopRules stop;
@@ -49,7 +49,8 @@ struct OutputToken {
 
 struct Usage {
   uint32_t prompt_tokens = 0;
-  uint32_t cached_tokens = 0;    // prompt tokens whose KV came from the cache, never more than prompt-1
+  uint32_t cached_tokens =
+      0;  // prompt tokens whose KV came from the cache, never more than prompt-1
   uint32_t computed_tokens = 0;  // prompt tokens computed, recomputation after preemption included
   uint32_t completion_tokens = 0;  // over all choices
   uint32_t preemptions = 0;
@@ -61,14 +62,14 @@ struct Usage {
 struct Output {
   RequestId request{};
   uint32_t choice = 0;
-  std::string text;                 // may be empty while text is held back
-  std::vector<OutputToken> tokens;  // tokens this output adds (log-probabilities if asked)
-  std::optional<FinishReason> finish;  // of this choice
+  std::string text;                        // may be empty while text is held back
+  std::vector<OutputToken> tokens;         // tokens this output adds (log-probabilities if asked)
+  std::optional<FinishReason> finish;      // of this choice
   std::optional<std::string> stop_string;  // which one ended it
   std::vector<OutputToken> prompt_tokens;  // prompt log-probabilities, once, before any token
-  bool done = false;                // of the request; usage is final
-  std::string error;                // with kError: for a person
-  Usage usage;                      // filled with the first token and when done
+  bool done = false;                       // of the request; usage is final
+  std::string error;                       // with kError: for a person
+  Usage usage;                             // filled with the first token and when done
 };
 
 // Receives outputs on the engine thread. Must not block: post it on to your own thread.
