@@ -28,11 +28,11 @@ inline constexpr uint32_t kKvBlockTokens = 16;  // tokens in the kernel's inner 
 inline constexpr size_t kPageAlignment = 4096;
 
 struct KvGroupLayout {
-  uint32_t layers = 0;    // layers in the group
+  uint32_t layers = 0;  // layers in the group
   uint32_t kv_heads = 0;
-  uint32_t head_dim = 0;  // even
+  uint32_t head_dim = 0;      // even
   uint32_t page_tokens = 16;  // a multiple of kKvBlockTokens
-  uint32_t window = 0;    // tokens a query sees, its own included; 0: all
+  uint32_t window = 0;        // tokens a query sees, its own included; 0: all
   KvType type = KvType::kF16;
 
   // Bytes of K, or of V, of one head's block of 16 tokens.

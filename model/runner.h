@@ -35,8 +35,8 @@ struct StepResult {
 
 struct RunnerShape {
   uint32_t vocabulary = 0;
-  uint32_t context_tokens_max = 0;                 // trained context length
-  std::vector<kernels::KvGroupLayout> groups;      // at least one; group 0 is full attention if any
+  uint32_t context_tokens_max = 0;             // trained context length
+  std::vector<kernels::KvGroupLayout> groups;  // at least one; group 0 is full attention if any
   std::string fingerprint;  // weights, tokenizer, rope, KV format and layout, arithmetic (hex)
 };
 

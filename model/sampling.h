@@ -21,7 +21,7 @@ struct SamplingParams {
   float repetition_penalty = 1.0f;  // over prompt and output, > 1 discourages
   float frequency_penalty = 0.0f;   // over output
   float presence_penalty = 0.0f;    // over output
-  uint64_t seed = 0;  // the draw depends on (seed, choice index, position) alone
+  uint64_t seed = 0;                // the draw depends on (seed, choice index, position) alone
   std::vector<std::pair<TokenId, float>> logit_bias;
 };
 
@@ -35,18 +35,18 @@ struct SampleRequest {
   uint32_t row = 0;                        // index in its SequenceStep::tokens
   const SamplingParams* params = nullptr;  // null: draw nothing, only score
   uint32_t choice = 0;
-  std::span<const TokenId> prompt;         // for penalties
-  std::span<const TokenId> output;         // for penalties; tokens drawn so far
-  std::span<const TokenId> banned;         // never drawn (min_tokens, ignore_eos)
-  TokenId scored = -1;                     // report this token's log-probability (prompt logprobs)
+  std::span<const TokenId> prompt;  // for penalties
+  std::span<const TokenId> output;  // for penalties; tokens drawn so far
+  std::span<const TokenId> banned;  // never drawn (min_tokens, ignore_eos)
+  TokenId scored = -1;              // report this token's log-probability (prompt logprobs)
   bool want_logprob = false;
-  uint32_t top_logprobs = 0;               // report this many of the most likely
+  uint32_t top_logprobs = 0;  // report this many of the most likely
 };
 
 struct SampleResult {
-  TokenId token = -1;        // drawn, or `scored`
-  float logprob = 0.0f;      // of `token`, if wanted
-  uint32_t rank = 0;         // of `token` among all, from 0, if wanted
+  TokenId token = -1;             // drawn, or `scored`
+  float logprob = 0.0f;           // of `token`, if wanted
+  uint32_t rank = 0;              // of `token` among all, from 0, if wanted
   std::vector<TokenLogprob> top;  // most likely first; ties by token id
 };
 

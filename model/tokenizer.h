@@ -33,7 +33,7 @@ class Tokenizer {
   virtual std::string decode(const std::vector<TokenId>& tokens, bool show_control) const = 0;
 
   virtual uint32_t vocabulary() const = 0;
-  virtual TokenId bos() const = 0;               // -1: none
+  virtual TokenId bos() const = 0;  // -1: none
   virtual TokenId eos() const = 0;
   virtual bool adds_bos() const = 0;
   virtual bool ends_generation(TokenId token) const = 0;  // eos, eot, <|im_end|>, ...

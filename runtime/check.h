@@ -8,10 +8,9 @@ namespace spillway {
 
 }  // namespace spillway
 
-#define CHECK(condition) \
-  (__builtin_expect(!!(condition), 1) \
-       ? static_cast<void>(0) \
-       : ::spillway::check_failed(#condition, __FILE__, __LINE__))
+#define CHECK(condition)                                     \
+  (__builtin_expect(!!(condition), 1) ? static_cast<void>(0) \
+                                      : ::spillway::check_failed(#condition, __FILE__, __LINE__))
 
 #ifdef NDEBUG
 #define DCHECK(condition) static_cast<void>(0)

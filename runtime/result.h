@@ -10,7 +10,7 @@
 namespace spillway {
 
 enum class ErrorCode : uint8_t {
-  kInvalidArgument,    // the caller's input is wrong; the message says what is accepted
+  kInvalidArgument,  // the caller's input is wrong; the message says what is accepted
   kNotFound,
   kCorrupt,            // bytes do not verify
   kIo,                 // the operating system refused or failed
