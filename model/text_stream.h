@@ -21,7 +21,9 @@ class TextStream {
     // Set once a stop string is complete: its index. Text from it on is dropped.
     std::optional<size_t> stop;
   };
-  Piece push(TokenId token);
+  // With `may_stop` false (min_tokens is not reached) stop strings that end in this token are passed
+  // over: their text is plain text from then on.
+  Piece push(TokenId token, bool may_stop = true);
   // The end of generation: releases what was held back for a stop string; an incomplete code point
   // becomes U+FFFD.
   std::string flush();
