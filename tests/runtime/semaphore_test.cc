@@ -1,0 +1,107 @@
+#include "runtime/semaphore.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <memory>
+#include <vector>
+
+#include "runtime/scope.h"
+#include "tests/sim/cancel_after_every_event.h"
+
+namespace spillway {
+namespace {
+
+using namespace std::chrono_literals;
+using sim::SimulatedLoop;
+
+struct Ask {
+  uint64_t units;
+  int start_ms;
+  int hold_ms;
+};
+
+// Coroutines that ask, hold and give back. Checks what holds at every event: never more units out
+// than there are, and grants in the order of asking.
+struct Contention {
+  Contention(SimulatedLoop& on, std::vector<Ask> all, uint64_t units)
+      : sim(on), asks(std::move(all)), capacity(units) {}
+  SimulatedLoop& sim;
+  const std::vector<Ask> asks;
+  const uint64_t capacity;
+  std::unique_ptr<Semaphore> semaphore = std::make_unique<Semaphore>(capacity);
+  std::vector<size_t> asked, granted;
+  uint64_t held = 0;
+
+  static Task<> customer(Contention* all, size_t index, StopFlag* stop) {
+    const Ask ask = all->asks[index];
+    (void)co_await all->sim.loop.sleep_for(std::chrono::milliseconds(ask.start_ms), *stop);
+    if (!stop->stopped()) all->asked.push_back(index);
+    Result<Permit> permit = co_await all->semaphore->acquire(ask.units, *stop);
+    if (!permit.has_value()) {
+      CHECK(permit.error().code == ErrorCode::kCancelled);
+      co_return;
+    }
+    CHECK(permit->units() == ask.units);
+    all->granted.push_back(index);
+    all->held += ask.units;
+    CHECK(all->held <= all->capacity);
+    CHECK(all->held <= all->capacity - all->semaphore->available());
+    (void)co_await all->sim.loop.sleep_for(std::chrono::milliseconds(ask.hold_ms), *stop);
+    all->held -= ask.units;
+  }
+  void start(Scope& scope) {
+    for (size_t i = 0; i < asks.size(); ++i) scope.spawn(customer(this, i, &scope.stop()));
+  }
+  void check(bool cancelled) const {
+    CHECK(held == 0);
+    CHECK(semaphore->available() == capacity);
+    CHECK(!semaphore->has_waiters());
+    CHECK(granted.size() <= asked.size());
+    if (!cancelled) CHECK(granted == asked);
+  }
+};
+
+RC_GTEST_PROP(semaphore, serves_in_order_and_survives_a_cancel_after_every_event, ()) {
+  const uint64_t capacity = *rc::gen::inRange<uint64_t>(1, 6);
+  std::vector<Ask> asks(*rc::gen::inRange<size_t>(1, 8));
+  for (Ask& ask : asks) {
+    ask = {*rc::gen::inRange<uint64_t>(0, capacity + 1), *rc::gen::inRange(0, 6),
+           *rc::gen::inRange(0, 6)};
+  }
+  sim::cancel_after_every_event(
+      [&](SimulatedLoop& sim) { return Contention(sim, asks, capacity); });
+}
+
+TEST(semaphore, a_cancelled_large_request_lets_the_small_ones_behind_it_go) {
+  SimulatedLoop sim;
+  Semaphore semaphore(4);
+  StopFlag stop_large, stop_small;
+  std::vector<std::string> order;
+  const auto ask = [](Semaphore* from, uint64_t units, StopFlag* stop, std::string name,
+                      std::vector<std::string>* into) -> Task<> {
+    Result<Permit> permit = co_await from->acquire(units, *stop);
+    into->push_back(name + (permit.has_value() ? " got" : " cancelled"));
+  };
+  Scope scope(sim.loop.executor());
+  auto held = semaphore.try_acquire(3);
+  ASSERT_TRUE(held.has_value());
+  scope.spawn(ask(&semaphore, 4, &stop_large, "large", &order));
+  scope.spawn(ask(&semaphore, 1, &stop_small, "small", &order));
+  while (sim.loop.run_one()) {
+  }
+  EXPECT_TRUE(order.empty());
+  EXPECT_FALSE(semaphore.try_acquire(1).has_value());  // does not overtake
+  stop_large.stop();
+  sim.run(scope, 100);
+  EXPECT_EQ(order, (std::vector<std::string>{"small got", "large cancelled"}));
+  held->shrink_to(1);
+  EXPECT_EQ(semaphore.available(), 3u);
+  Permit moved = std::move(*held);
+  EXPECT_EQ(held->units(), 0u);
+  moved.release();
+  EXPECT_EQ(semaphore.available(), 4u);
+}
+
+}  // namespace
+}  // namespace spillway
