@@ -39,6 +39,8 @@ class Tokenizer {
   virtual bool ends_generation(TokenId token) const = 0;  // eos, eot, <|im_end|>, ...
   virtual const std::vector<TokenId>& end_tokens() const = 0;
   virtual bool is_control(TokenId token) const = 0;
+  // encode() puts a space before a text, which decode() takes off again.
+  virtual bool drops_leading_space() const { return false; }
 };
 
 }  // namespace spillway::model

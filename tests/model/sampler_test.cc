@@ -371,6 +371,31 @@ TEST(Sampler, ids_outside_the_row_are_ignored) {
   EXPECT_LT(token, 3);
 }
 
+TEST(Sampler, top_p_stops_once_the_share_is_reached) {
+  std::vector<float> row = {1, 1, 1, 1};
+  SamplingParams params;
+  params.top_p = 0.5f;
+  SampleRequest request;
+  request.params = &params;
+  SampleScratch scratch;
+  std::set<TokenId> drawn;
+  for (uint32_t i = 0; i < 100; ++i) drawn.insert(sample_row(row, request, i, scratch).token);
+  EXPECT_EQ(drawn, (std::set<TokenId>{0, 1}));
+}
+
+// Nearly equal weights: none may be taken for too light to matter.
+TEST(Sampler, top_p_of_a_flat_row_keeps_its_share) {
+  std::vector<float> row(1000);
+  for (size_t i = 0; i < row.size(); ++i) row[i] = -1e-4f * static_cast<float>(i);
+  SamplingParams params;
+  params.top_p = 0.6f;
+  SampleRequest request;
+  request.params = &params;
+  SampleScratch scratch;
+  sample_row(row, request, 0, scratch);
+  EXPECT_NEAR(static_cast<double>(scratch.candidates.size()), 580, 15);
+}
+
 TEST(Sampler, all_banned_still_gives_a_token) {
   std::vector<float> row = {kNan, -kInfinity, 5};
   SamplingParams params;
