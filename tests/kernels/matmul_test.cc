@@ -1,0 +1,198 @@
+#include "kernels/matmul.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "kernels/dequantize.h"
+#include "tests/kernels/random_tensor.h"
+#include "tests/kernels/test_team.h"
+
+namespace spillway::kernels {
+namespace {
+
+constexpr float kPoison = std::numeric_limits<float>::quiet_NaN();
+constexpr float kUntouched = 12345.0f;
+constexpr size_t kPad = 5;  // floats of poison behind every row of x, of canaries behind those of y
+
+// y with canaries after each row, computed by `workers`.
+std::vector<float> product(const PackedMatrix& w, const std::vector<float>& x, uint32_t rows,
+                           uint32_t workers) {
+  const auto [outputs, inputs] = w.shape();
+  const size_t y_stride = outputs + kPad;
+  std::vector<float> y(rows * y_stride, kUntouched);
+  const ActivationBuffer buffer(w.level(), size_t{rows} * inputs);
+  const Activations view = buffer.view(x.data(), inputs + kPad, rows, inputs);
+  run_team(workers, [&](Team& team) {
+    if (w.format().is_quantized()) {
+      quantize(team, view);
+      team.barrier();
+    }
+    matmul(team, w, view, y.data(), y_stride);
+  });
+  return y;
+}
+
+std::vector<float> reference(const PackedMatrix& w, const std::vector<float>& x, uint32_t rows) {
+  const auto [outputs, inputs] = w.shape();
+  std::vector<float> y(rows * (outputs + kPad), kUntouched);
+  const ActivationBuffer buffer(CpuLevel::kBaseline, size_t{rows} * inputs);
+  const Activations view = buffer.view(x.data(), inputs + kPad, rows, inputs);
+  if (w.format().is_quantized()) quantize_rows(view, 0, rows);
+  matmul_reference(w, view, 0, outputs, y.data(), outputs + kPad);
+  return y;
+}
+
+// Rows of normal values of different sizes, NaN behind each.
+std::vector<float> padded_rows(uint32_t rows, uint32_t inputs, uint32_t seed) {
+  const auto values = random_floats(size_t{rows} * inputs, seed);
+  std::vector<float> out(rows * (inputs + kPad), kPoison);
+  for (uint32_t row = 0; row < rows; ++row) {
+    for (uint32_t k = 0; k < inputs; ++k) {
+      out[row * (inputs + kPad) + k] = values[size_t{row} * inputs + k] * std::exp2(row % 7 - 3.0f);
+    }
+  }
+  return out;
+}
+
+void expect_same_bits(const std::vector<float>& got, const std::vector<float>& expected) {
+  ASSERT_EQ(got.size(), expected.size());
+  for (size_t i = 0; i < got.size(); ++i) {
+    ASSERT_EQ(std::bit_cast<uint32_t>(got[i]), std::bit_cast<uint32_t>(expected[i]))
+        << "element " << i << ": " << got[i] << " and " << expected[i];
+  }
+}
+
+class MatmulTest : public testing::TestWithParam<std::tuple<TensorType, CpuLevel>> {};
+
+TEST_P(MatmulTest, every_size_and_team_gives_the_bits_of_the_plain_twin) {
+  const auto [type, level] = GetParam();
+  const uint32_t block = std::max(block_elements(type), 32u);
+  for (const uint32_t outputs : {1u, 16u, 31u, 83u}) {
+    for (const uint32_t blocks : {1u, 3u, 5u}) {
+      const uint32_t inputs = block * blocks;
+      const auto file = random_rows(type, outputs, inputs, outputs * 7 + blocks);
+      const auto w = PackedMatrix::pack(level, type, file.data(), {outputs, inputs});
+      for (const uint32_t rows : {1u, 2u, 3u, 11u, 12u, 13u, 32u}) {
+        const auto x = padded_rows(rows, inputs, rows);
+        const auto expected = reference(w, x, rows);
+        for (const uint32_t workers : {1u, 2u}) {
+          SCOPED_TRACE(testing::Message() << "outputs " << outputs << " inputs " << inputs
+                                          << " rows " << rows << " workers " << workers);
+          expect_same_bits(product(w, x, rows, workers), expected);
+          if (HasFatalFailure()) return;
+        }
+      }
+    }
+  }
+}
+
+TEST_P(MatmulTest, a_row_alone_and_among_512_has_the_same_bits) {
+  const auto [type, level] = GetParam();
+  const uint32_t inputs = 1280;
+  const uint32_t outputs = 67;
+  const uint32_t rows = 512;
+  const auto file = random_rows(type, outputs, inputs, 11);
+  const auto w = PackedMatrix::pack(level, type, file.data(), {outputs, inputs});
+  const auto x = padded_rows(rows, inputs, 12);
+  const auto all = product(w, x, rows, 2);
+  for (const uint32_t row : {0u, 1u, 255u, 506u, 511u}) {
+    SCOPED_TRACE(row);
+    const auto begin = x.begin() + row * (inputs + kPad);
+    const std::vector<float> alone(begin, begin + inputs + kPad);
+    const auto y = product(w, alone, 1, 1);
+    const auto at = all.begin() + row * (outputs + kPad);
+    expect_same_bits(y, std::vector<float>(at, at + outputs + kPad));
+    expect_same_bits(y, reference(w, alone, 1));
+  }
+}
+
+// The twin itself against double precision on dequantised weights: int8 activations cost little.
+TEST_P(MatmulTest, products_are_close_to_exact_ones) {
+  const auto [type, level] = GetParam();
+  const uint32_t inputs = 1024;
+  const uint32_t outputs = 48;
+  const auto file = random_rows(type, outputs, inputs, 21);
+  const auto w = PackedMatrix::pack(level, type, file.data(), {outputs, inputs});
+  const auto x = padded_rows(4, inputs, 22);
+  const auto y = product(w, x, 4, 1);
+  std::vector<float> weights(inputs);
+  for (uint32_t row = 0; row < 4; ++row) {
+    double error = 0;
+    double size = 0;
+    for (uint32_t output = 0; output < outputs; ++output) {
+      dequantize_row(type, file.data() + output * row_bytes(type, inputs), weights.data(), inputs);
+      double exact = 0;
+      for (uint32_t k = 0; k < inputs; ++k)
+        exact += double{x[row * (inputs + kPad) + k]} * weights[k];
+      error += std::pow(exact - y[row * (outputs + kPad) + output], 2);
+      size += exact * exact;
+    }
+    EXPECT_LT(std::sqrt(error / size), w.format().is_quantized() ? 1e-2 : 1e-6);
+  }
+}
+
+TEST_P(MatmulTest, a_row_with_a_nan_is_nan_and_leaves_the_others_alone) {
+  const auto [type, level] = GetParam();
+  const uint32_t inputs = 512;
+  const uint32_t outputs = 33;
+  const auto file = random_rows(type, outputs, inputs, 31);
+  const auto w = PackedMatrix::pack(level, type, file.data(), {outputs, inputs});
+  auto x = padded_rows(3, inputs, 32);
+  const auto clean = product(w, x, 3, 1);
+  x[1 * (inputs + kPad) + 100] = kPoison;
+  const auto y = product(w, x, 3, 1);
+  for (uint32_t output = 0; output < outputs; ++output) {
+    EXPECT_EQ(y[output], clean[output]);
+    EXPECT_TRUE(std::isnan(y[1 * (outputs + kPad) + output]));
+    EXPECT_EQ(y[2 * (outputs + kPad) + output], clean[2 * (outputs + kPad) + output]);
+  }
+}
+
+std::string test_name(const testing::TestParamInfo<MatmulTest::ParamType>& info) {
+  return tensor_type_name(std::get<0>(info.param)) + "_" +
+         std::string(cpu_level_name(std::get<1>(info.param)));
+}
+
+INSTANTIATE_TEST_SUITE_P(AllTypesAndLevels, MatmulTest,
+                         testing::Combine(testing::ValuesIn(kTensorTypes),
+                                          testing::ValuesIn(available_cpu_levels())),
+                         test_name);
+
+TEST(QuantizeTest, every_level_gives_the_same_rounding) {
+  const uint32_t inputs = 96;
+  auto x = random_floats(size_t{7} * inputs, 41);
+  x[3] = 0.5f;
+  x[40] = -0.0f;
+  for (uint32_t k = 0; k < 32; ++k) x[inputs + k] = 0.0f;         // nothing
+  for (uint32_t k = 0; k < 32; ++k) x[inputs + 32 + k] = 1e-38f;  // too small to scale
+  x[2 * inputs + 5] = std::numeric_limits<float>::infinity();
+  x[3 * inputs + 50] = -kPoison;
+  for (uint32_t k = 0; k < 32; ++k) x[4 * inputs + k] = static_cast<float>(k) * 0.5f + 127 - 15.5f;
+  const ActivationBuffer plain(CpuLevel::kBaseline, x.size());
+  const Activations expected = plain.view(x.data(), inputs, 7, inputs);
+  quantize_rows(expected, 0, 7);
+  EXPECT_EQ(expected.scales[3], 0.0f);
+  EXPECT_EQ(expected.scales[4], 0.0f);
+  EXPECT_TRUE(std::isnan(expected.scales[6]));
+  EXPECT_TRUE(std::isnan(expected.scales[10]));
+  for (const CpuLevel level : available_cpu_levels()) {
+    SCOPED_TRACE(cpu_level_name(level));
+    const ActivationBuffer buffer(level, x.size());
+    const Activations got = buffer.view(x.data(), inputs, 7, inputs);
+    run_team(2, [&](Team& team) { quantize(team, got); });
+    const size_t blocks = 7 * expected.blocks();
+    EXPECT_EQ(std::memcmp(got.values, expected.values, 7 * inputs), 0);
+    EXPECT_EQ(std::memcmp(got.scales, expected.scales, 4 * blocks), 0);
+    EXPECT_EQ(std::memcmp(got.biases, expected.biases, 4 * blocks), 0);
+    EXPECT_EQ(std::memcmp(got.scaled_sums, expected.scaled_sums, 4 * blocks), 0);
+    EXPECT_EQ(std::memcmp(got.half_biases, expected.half_biases, 8 * blocks), 0);
+    EXPECT_EQ(std::memcmp(got.half_scaled_sums, expected.half_scaled_sums, 8 * blocks), 0);
+  }
+}
+
+}  // namespace
+}  // namespace spillway::kernels
