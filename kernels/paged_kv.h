@@ -4,11 +4,9 @@
 // A page belongs to one layer group (layers that attend alike: full attention, or one sliding
 // window) and holds `page_tokens` tokens of all the group's layers, contiguous and 4 KiB aligned:
 //   (layer, kv_head, block of 16 tokens, {K,V}, inner)
-// `inner` is what the attention kernel loads best:
-//   16-bit types  K [head_dim/2][16][2]   V [8][head_dim][2]
-//   f32           K [head_dim][16]        V [16][head_dim]
-// so that one vector register holds one pair of dimensions of 16 tokens (K) or one pair of tokens
-// of 16 dimensions (V), and no kernel transposes.
+// `inner` is what the attention kernel loads best, K [head_dim][16] and V [16][head_dim]: one
+// vector holds one dimension of 16 tokens (K) or 16 dimensions of one token (V), widened to f32 by
+// one instruction, and no kernel transposes.
 #pragma once
 
 #include <cstddef>

@@ -1,0 +1,24 @@
+// Attention for AVX-512.
+#include <cstring>
+
+#include "kernels/attention_levels.h"
+#include "kernels/exp2_polynomial.h"
+#include "kernels/lanes_avx512.h"
+
+#define SPILLWAY_TARGET SPILLWAY_AVX512
+
+namespace spillway::kernels {
+namespace avx512 {
+namespace {
+
+#include "kernels/attention_tile.inc"
+#include "kernels/lanes_math.inc"
+
+constexpr AttentionKernels kKernels{.fused = true, .narrow = narrow};
+
+}  // namespace
+}  // namespace avx512
+
+const AttentionKernels& attention_kernels_avx512() { return avx512::kKernels; }
+
+}  // namespace spillway::kernels
