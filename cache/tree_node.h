@@ -1,0 +1,59 @@
+// What the prefix tree is made of. Only the tree and its parts include this.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cache/eviction_policy.h"
+#include "cache/lease.h"
+#include "cache/namespace_key.h"
+#include "cache/page_counts.h"
+#include "cache/page_pool.h"
+
+namespace spillway::cache {
+
+// One page's worth of tokens on an edge, and its page in each group.
+struct Entry {
+  PageKey key;
+  uint64_t last_use = 0;    // tick at which a path last ended here
+  uint32_t pin_leases = 0;  // leases that end here, by kind
+  uint32_t soft_leases = 0;
+  std::array<PageId, kGroupsMax> pages{kNoPage, kNoPage};  // [group]; window pages may be absent
+  // Of window groups: keep the page when nobody pins it (it lies before a breakpoint), and the
+  // number of soft leases whose window it lies in.
+  std::array<bool, kGroupsMax> keep{};
+  std::array<uint32_t, kGroupsMax> soft_windows{};
+};
+
+struct Space;
+
+// An edge and the point it leads to. The base is what the eviction policy sees of it as a leaf.
+// last_use there: the latest tick of any path through the last entry, as far as children are gone.
+struct Node : EvictionCandidate {
+  Space* space = nullptr;
+  Node* parent = nullptr;  // null: a root, which has no entries
+  Node* first_child = nullptr;
+  Node* next_sibling = nullptr;
+  Node* previous_sibling = nullptr;
+  Node* next_same_key = nullptr;  // siblings whose first keys are equal
+  Lease* leases = nullptr;        // that end in this node
+  uint32_t start = 0;             // pages of the path before this edge
+  bool candidate = false;         // the policy knows of it
+  std::vector<TokenId> tokens;    // (entry, page_tokens)
+  std::vector<Entry> entries;     // at least one, but for roots
+
+  uint32_t end() const { return start + static_cast<uint32_t>(entries.size()); }
+  Entry& at(uint32_t position) { return entries[position - start]; }
+  const Entry& at(uint32_t position) const { return entries[position - start]; }
+};
+
+// The tree of one namespace.
+struct Space {
+  Namespace name;
+  bool transient = false;  // nothing stays without a lease (prefix caching is off)
+  Node root;
+};
+
+}  // namespace spillway::cache
