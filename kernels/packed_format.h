@@ -18,6 +18,7 @@
 #include <cstdint>
 
 #include "kernels/tensor_type.h"
+#include "runtime/check.h"
 
 namespace spillway::kernels {
 
@@ -80,6 +81,28 @@ struct PackedFormat {
   }
 };
 
-const PackedFormat& packed_format(TensorType type);
+inline constexpr PackedFormat kPackedFormats[] = {
+    {TensorType::kF32, ScaleKind::kNone, 32, 0},
+    {TensorType::kF16, ScaleKind::kNone, 16, 0},
+    {TensorType::kBf16, ScaleKind::kNone, 16, 0},
+    {TensorType::kQ4_0, ScaleKind::kPlain, 4, 8},
+    {TensorType::kQ4_1, ScaleKind::kAffine, 4, 0},
+    {TensorType::kQ5_0, ScaleKind::kPlain, 5, 16},
+    {TensorType::kQ5_1, ScaleKind::kAffine, 5, 0},
+    {TensorType::kQ8_0, ScaleKind::kPlain, 8, 128},
+    {TensorType::kQ2_K, ScaleKind::kKHalvesAffine, 2, 0},
+    {TensorType::kQ3_K, ScaleKind::kKHalves, 3, 4},
+    {TensorType::kQ4_K, ScaleKind::kKAffine, 4, 0},
+    {TensorType::kQ5_K, ScaleKind::kKAffine, 5, 0},
+    {TensorType::kQ6_K, ScaleKind::kKHalves, 6, 32},
+    {TensorType::kIq4Nl, ScaleKind::kPlain, 4, 128, true},
+};
+
+constexpr const PackedFormat& packed_format(TensorType type) {
+  for (const PackedFormat& format : kPackedFormats) {
+    if (format.type == type) return format;
+  }
+  check_failed("a tensor type that Spillway computes with", __FILE__, __LINE__);
+}
 
 }  // namespace spillway::kernels
