@@ -1,0 +1,282 @@
+#include "model/forward.h"
+
+#include <algorithm>
+
+#include "kernels/matmul.h"
+#include "runtime/check.h"
+
+namespace spillway::model {
+namespace {
+
+using kernels::Activations;
+using kernels::Share;
+using kernels::share_of;
+using kernels::Team;
+
+// Rows of logits at a time: enough to read the output matrix once for a whole decode batch, few
+// enough that a prompt's log-probabilities over a large vocabulary take little memory.
+constexpr uint32_t kLogitRows = 32;
+
+size_t widest_input(const ModelConfig& config) {
+  return std::max({config.embedding, config.query_width(), config.feed_forward});
+}
+
+}  // namespace
+
+Forward::Forward(const ModelConfig& config, const Weights& weights,
+                 const std::vector<kernels::KvGroupLayout>& layouts, const ForwardOptions& options)
+    : config_(config),
+      weights_(weights),
+      level_(options.level),
+      ops_(kernels::row_ops(options.level)),
+      tile_rows_(options.tile_rows),
+      residual_(size_t{tile_rows_} * config.embedding),
+      normed_(residual_.size()),
+      query_(size_t{tile_rows_} * config.query_width()),
+      key_(size_t{tile_rows_} * config.kv_width()),
+      value_(key_.size()),
+      attended_(query_.size()),
+      update_(residual_.size()),
+      gate_(size_t{tile_rows_} * config.feed_forward),
+      up_(gate_.size()),
+      logits_(size_t{std::min(kLogitRows, tile_rows_)} * config.vocabulary),
+      activations_(options.level, tile_rows_ * widest_input(config)),
+      sample_scratch_(options.workers_max) {
+  const kernels::AttentionShape shape{
+      .heads = config.heads, .scale = config.query_scale, .soft_cap = config.attention_soft_cap};
+  for (size_t g = 0; g < layouts.size(); ++g) {
+    groups_.push_back({.layout = &layouts[g], .base = nullptr});
+    plans_.push_back(std::make_unique<kernels::AttentionPlan>(level_, layouts[g], shape));
+    angles_.emplace_back(tile_rows_ * rope_angle_count(weights.ropes[g]));
+  }
+}
+
+void Forward::bind_pages(const std::vector<std::byte*>& base) {
+  CHECK(base.size() == groups_.size());
+  for (size_t g = 0; g < base.size(); ++g) groups_[g].base = base[g];
+}
+
+void Forward::run(Team& team, const StepBatch& batch, StepResult& result) {
+  CHECK(team.count() <= sample_scratch_.size());
+  if (team.index() == 0) tiler_.emplace(groups_, batch, tile_rows_);
+  while (true) {
+    if (team.index() == 0) {
+      has_tile_ = tiler_->next(tile_);
+      for (size_t g = 0; has_tile_ && g < plans_.size(); ++g) {
+        plans_[g]->prepare(tile_.sequences[g], team.count());
+      }
+    }
+    team.barrier();
+    if (!has_tile_) return;
+    run_tile(team, batch, result);
+    team.barrier();
+  }
+}
+
+void Forward::run_tile(Team& team, const StepBatch& batch, StepResult& result) {
+  embed(share_of(team, tile_.rows()));
+  const uint32_t last = config_.layers - 1;
+  for (uint32_t i = 0; i < config_.layers; ++i) {
+    attend(team, i);
+    // After the last layer's attention only the rows whose logits are wanted go on.
+    const bool is_last = i == last;
+    if (is_last) {
+      if (tile_.active_rows.empty()) return;
+      if (team.index() == 0) keep_active_rows();
+      team.barrier();
+    }
+    const auto rows = is_last ? static_cast<uint32_t>(tile_.active_rows.size()) : tile_.rows();
+    finish_attention(team, weights_.layers[i], rows);
+    run_mlp(team, weights_.layers[i], rows);
+    if (is_last) team.barrier();  // logits take rows in other shares
+  }
+  sample(team, batch, result);
+}
+
+void Forward::embed(Share rows) {
+  const size_t width = config_.embedding;
+  for (uint32_t r = rows.first; r < rows.end; ++r) {
+    const TokenId token = tile_.tokens[r];
+    CHECK(token >= 0);
+    CHECK(static_cast<uint32_t>(token) < config_.vocabulary);
+    float* row = &residual_[r * width];
+    weights_.embedding.dequantize(static_cast<uint32_t>(token), row);
+    if (config_.embedding_scale != 1) ops_.scale(row, config_.embedding_scale, width);
+    for (size_t g = 0; g < groups_.size(); ++g) {
+      const kernels::RopeTable& rope = weights_.ropes[g];
+      rope_angles(rope, tile_.positions[r], &angles_[g][r * rope_angle_count(rope)]);
+    }
+  }
+}
+
+void Forward::quantize(Share rows, const Activations& to) {
+  // Widths that are not whole blocks occur with float matrices only, which read the rows as they
+  // are.
+  if (to.inputs % kernels::kBlockInputs == 0) quantize_rows(to, rows.first, rows.end);
+}
+
+void Forward::norm_rows(Share rows, const float* residual, const std::vector<float>& weight,
+                        const Activations& to) {
+  const size_t width = config_.embedding;
+  for (uint32_t r = rows.first; r < rows.end; ++r) {
+    ops_.rms_norm(&normed_[r * width], residual + r * width, weight.data(), width,
+                  config_.norm_epsilon);
+  }
+  quantize(rows, to);
+}
+
+// One row's query and key heads: bias, norm, rotation.
+void Forward::place_heads(const LayerWeights& layer, const kernels::RopeTable& rope,
+                          const float* angles, uint32_t row) {
+  const size_t dim = config_.head_dim;
+  float* q = &query_[size_t{row} * config_.query_width()];
+  float* k = &key_[size_t{row} * config_.kv_width()];
+  float* v = &value_[size_t{row} * config_.kv_width()];
+  if (!layer.query_bias.empty()) {
+    ops_.add(q, layer.query_bias.data(), config_.query_width());
+    ops_.add(k, layer.key_bias.data(), config_.kv_width());
+    ops_.add(v, layer.value_bias.data(), config_.kv_width());
+  }
+  if (!layer.query_norm.empty()) {
+    for (uint32_t h = 0; h < config_.heads; ++h) {
+      float* head = q + h * dim;
+      ops_.rms_norm(head, head, layer.query_norm.data(), dim, config_.norm_epsilon);
+    }
+    for (uint32_t h = 0; h < config_.kv_heads; ++h) {
+      float* head = k + h * dim;
+      ops_.rms_norm(head, head, layer.key_norm.data(), dim, config_.norm_epsilon);
+    }
+  }
+  ops_.rope(q, config_.heads, dim, rope, angles);
+  ops_.rope(k, config_.kv_heads, dim, rope, angles);
+}
+
+// From the residual to attended_; ends with a barrier.
+void Forward::attend(Team& team, uint32_t index) {
+  const LayerWeights& layer = weights_.layers[index];
+  const LayerPlace place = config_.places[index];
+  const kernels::RopeTable& rope = weights_.ropes[place.group];
+  const uint32_t rows = tile_.rows();
+  const Share share = share_of(team, rows);
+  const size_t q_width = config_.query_width(), kv_width = config_.kv_width();
+
+  const Activations normed =
+      activations_.view(normed_.data(), config_.embedding, rows, config_.embedding);
+  norm_rows(share, residual_.data(), layer.attention_norm, normed);
+  team.barrier();
+  matmul(team, layer.query, normed, query_.data(), q_width);
+  matmul(team, layer.key, normed, key_.data(), kv_width);
+  matmul(team, layer.value, normed, value_.data(), kv_width);
+  team.barrier();
+  for (uint32_t r = share.first; r < share.end; ++r) {
+    place_heads(layer, rope, &angles_[place.group][r * rope_angle_count(rope)], r);
+  }
+  team.barrier();
+  write_kv(level_, team, tile_.sequences[place.group], place.index,
+           {.k = key_.data(), .v = value_.data(), .stride = kv_width});
+  team.barrier();
+  const bool needed = index + 1 < config_.layers || !tile_.active_rows.empty();
+  if (!needed) return;
+  plans_[place.group]->run(
+      team, place.index,
+      {.q = query_.data(), .out = attended_.data(), .q_stride = q_width, .out_stride = q_width});
+  team.barrier();
+}
+
+// Moves the active rows of residual_ and attended_ to the front, by one worker.
+void Forward::keep_active_rows() {
+  const size_t width = config_.embedding, q_width = config_.query_width();
+  for (size_t to = 0; to < tile_.active_rows.size(); ++to) {
+    const size_t from = tile_.active_rows[to];  // never before `to`
+    if (from == to) continue;
+    std::copy_n(&residual_[from * width], width, &residual_[to * width]);
+    std::copy_n(&attended_[from * q_width], q_width, &attended_[to * q_width]);
+  }
+}
+
+void Forward::add_update(Share rows, const std::vector<float>& post_norm) {
+  const size_t width = config_.embedding;
+  for (uint32_t r = rows.first; r < rows.end; ++r) {
+    float* update = &update_[r * width];
+    if (!post_norm.empty()) {
+      ops_.rms_norm(update, update, post_norm.data(), width, config_.norm_epsilon);
+    }
+    ops_.add(&residual_[r * width], update, width);
+  }
+}
+
+// Output projection and residual; ends without a barrier, each worker having its share of rows.
+void Forward::finish_attention(Team& team, const LayerWeights& layer, uint32_t rows) {
+  const Share share = share_of(team, rows);
+  const size_t width = config_.embedding;
+  const Activations attended =
+      activations_.view(attended_.data(), config_.query_width(), rows, config_.query_width());
+  quantize(share, attended);
+  team.barrier();
+  matmul(team, layer.attention_output, attended, update_.data(), width);
+  team.barrier();
+  if (!layer.attention_output_bias.empty()) {
+    for (uint32_t r = share.first; r < share.end; ++r) {
+      ops_.add(&update_[r * width], layer.attention_output_bias.data(), width);
+    }
+  }
+  add_update(share, layer.attention_post_norm);
+}
+
+// The gated MLP and residual; ends without a barrier, each worker having its share of rows.
+void Forward::run_mlp(Team& team, const LayerWeights& layer, uint32_t rows) {
+  const Share share = share_of(team, rows);
+  const size_t width = config_.embedding, mlp = config_.feed_forward;
+  const Activations normed =
+      activations_.view(normed_.data(), config_.embedding, rows, config_.embedding);
+  norm_rows(share, residual_.data(), layer.mlp_norm, normed);
+  team.barrier();
+  matmul(team, layer.gate, normed, gate_.data(), mlp);
+  matmul(team, layer.up, normed, up_.data(), mlp);
+  team.barrier();
+  const auto gated =
+      config_.architecture->activation == Activation::kGelu ? ops_.gelu_mul : ops_.silu_mul;
+  for (uint32_t r = share.first; r < share.end; ++r) {
+    gated(&gate_[r * mlp], &gate_[r * mlp], &up_[r * mlp], mlp);
+  }
+  const Activations hidden = activations_.view(gate_.data(), mlp, rows, config_.feed_forward);
+  quantize(share, hidden);
+  team.barrier();
+  matmul(team, layer.down, hidden, update_.data(), width);
+  team.barrier();
+  add_update(share, layer.mlp_post_norm);
+}
+
+void Forward::sample(Team& team, const StepBatch& batch, StepResult& result) {
+  const size_t width = config_.embedding, vocabulary = config_.vocabulary;
+  const auto active = static_cast<uint32_t>(tile_.active_rows.size());
+  const auto chunk_rows = static_cast<uint32_t>(logits_.size() / vocabulary);
+  size_t next_sample = 0;
+  for (uint32_t first = 0; first < active; first += chunk_rows) {
+    const uint32_t rows = std::min(chunk_rows, active - first);
+    const Activations normed = activations_.view(normed_.data(), width, rows, config_.embedding);
+    norm_rows(share_of(team, rows), &residual_[first * width], weights_.output_norm, normed);
+    team.barrier();
+    matmul(team, weights_.output_matrix(), normed, logits_.data(), vocabulary);
+    team.barrier();
+    if (config_.final_soft_cap > 0) {
+      for (uint32_t r = team.index(); r < rows; r += team.count()) {
+        ops_.soft_cap(&logits_[r * vocabulary], config_.final_soft_cap, vocabulary);
+      }
+    }
+    // The worker that capped a row draws all samples of that row. (The next chunk's logits are
+    // written after its norm's barrier, which waits for this.)
+    for (; next_sample < tile_.samples.size(); ++next_sample) {
+      const SampleRow& wanted = tile_.samples[next_sample];
+      if (wanted.active >= first + rows) break;
+      const uint32_t row = wanted.active - first;
+      if (row % team.count() != team.index()) continue;
+      const SampleRequest& request = batch.sequences[wanted.sequence].samples[wanted.sample];
+      result.samples[wanted.sequence][wanted.sample] =
+          sample_row(std::span(logits_).subspan(row * vocabulary, vocabulary), request,
+                     wanted.position, sample_scratch_[team.index()]);
+    }
+  }
+}
+
+}  // namespace spillway::model

@@ -1,0 +1,66 @@
+#include "model/transformer.h"
+
+#include <algorithm>
+
+#include "model/fingerprint.h"
+#include "model/tensors.h"
+#include "runtime/check.h"
+
+namespace spillway::model {
+
+Result<std::unique_ptr<Transformer>> Transformer::create(const GgufFile& file,
+                                                         kernels::Device& device,
+                                                         const TransformerOptions& options) {
+  CHECK(options.page_tokens % kernels::kKvBlockTokens == 0);
+  CHECK(options.batch_tokens_max > 0);
+  auto config = read_model_config(file);
+  if (!config) return config.error();
+  const auto tensors = find_model_tensors(file, *config);
+  if (!tensors) return tensors.error();
+  Weights weights = load_weights(*config, *tensors, options.level, options.threads);
+  std::unique_ptr<Transformer> transformer(
+      new Transformer(*std::move(config), std::move(weights), device, options));
+  if (auto done = transformer->set_fingerprint(file); !done) return done.error();
+  return transformer;
+}
+
+Transformer::Transformer(ModelConfig config, Weights weights, kernels::Device& device,
+                         const TransformerOptions& options)
+    : config_(std::move(config)),
+      weights_(std::move(weights)),
+      device_(device),
+      options_(options),
+      shape_{.vocabulary = config_.vocabulary,
+             .context_tokens_max = config_.context_tokens_max,
+             .groups = kv_groups(config_, options.kv_type, options.page_tokens),
+             .fingerprint = {}} {
+  const ForwardOptions forward{.level = options.level,
+                               .tile_rows = std::min(options.tile_rows, options.batch_tokens_max),
+                               .workers_max = options.threads};
+  forward_ = std::make_unique<Forward>(config_, weights_, shape_.groups, forward);
+}
+
+Result<void> Transformer::set_fingerprint(const GgufFile& file) {
+  Digest digest;
+  add_model(digest, file);
+  add_layout(digest, shape_.groups);
+  if (auto added = add_arithmetic(digest, *forward_, shape_, device_); !added) return added.error();
+  // The probe's pages are gone; a step before bind_pages() must not write there.
+  forward_->bind_pages(std::vector<std::byte*>(shape_.groups.size()));
+  shape_.fingerprint = digest.hex();
+  return {};
+}
+
+void Transformer::enqueue(const StepBatch& batch, StepResult& result) {
+  size_t rows = 0;
+  result.samples.resize(batch.sequences.size());
+  for (size_t s = 0; s < batch.sequences.size(); ++s) {
+    rows += batch.sequences[s].tokens.size();
+    result.samples[s].resize(batch.sequences[s].samples.size());
+  }
+  CHECK(rows <= options_.batch_tokens_max);
+  device_.compute().launch(
+      [this, &batch, &result](kernels::Team& team) { forward_->run(team, batch, result); });
+}
+
+}  // namespace spillway::model

@@ -1,0 +1,136 @@
+#include "tests/model/runner_harness.h"
+
+#include <cstdio>
+
+#include "runtime/check.h"
+
+namespace spillway::model {
+
+RunnerHarness::RunnerHarness(const GgufFile& file, const HarnessOptions& options)
+    : device_(options.threads) {
+  auto runner = Transformer::create(file, device_,
+                                    {.level = options.level,
+                                     .kv_type = options.kv_type,
+                                     .page_tokens = options.page_tokens,
+                                     .batch_tokens_max = 8192,
+                                     .tile_rows = options.tile_rows,
+                                     .threads = options.threads});
+  if (!runner) std::fprintf(stderr, "%s\n", runner.error().message.c_str());
+  CHECK(runner);
+  runner_ = *std::move(runner);
+  std::vector<std::byte*> bases;
+  for (const kernels::KvGroupLayout& group : runner_->shape().groups) {
+    memory_.push_back(*device_.allocate(group.page_bytes() * options.pages));
+    bases.push_back(memory_.back().data);
+    auto& pages = free_.emplace_back();
+    // Neighbours in a table are no neighbours in memory.
+    for (uint32_t i = 0; i < options.pages; ++i) {
+      pages.push_back(kernels::PageId{(i * 29 + 5) % options.pages});
+      poison(free_.size() - 1, pages.back());
+    }
+  }
+  CHECK(options.pages % 29 != 0);
+  runner_->bind_pages(bases);
+}
+
+void RunnerHarness::poison(size_t group, kernels::PageId page) {
+  const size_t bytes = runner_->shape().groups[group].page_bytes();
+  std::memset(memory_[group].data + static_cast<size_t>(page) * bytes, 0xff, bytes);  // NaN
+}
+
+HarnessSequence RunnerHarness::new_sequence() {
+  return {.tables = std::vector<std::vector<kernels::PageId>>(memory_.size()), .position = 0};
+}
+
+void RunnerHarness::release(HarnessSequence& sequence) {
+  for (size_t g = 0; g < memory_.size(); ++g) {
+    for (kernels::PageId page : sequence.tables[g]) {
+      if (page == kernels::kNoPage) continue;
+      poison(g, page);
+      free_[g].push_back(page);
+    }
+  }
+  sequence = new_sequence();
+}
+
+void RunnerHarness::grow(HarnessSequence& sequence, uint32_t tokens) {
+  for (size_t g = 0; g < memory_.size(); ++g) {
+    const uint32_t page_tokens = runner_->shape().groups[g].page_tokens;
+    while (sequence.tables[g].size() * page_tokens < sequence.position + tokens) {
+      CHECK(!free_[g].empty());
+      sequence.tables[g].push_back(free_[g].back());
+      free_[g].pop_back();
+    }
+  }
+}
+
+void RunnerHarness::release_behind_window(HarnessSequence& sequence) {
+  for (size_t g = 0; g < memory_.size(); ++g) {
+    const kernels::KvGroupLayout& group = runner_->shape().groups[g];
+    if (group.window == 0) continue;
+    for (size_t i = 0; i < sequence.tables[g].size(); ++i) {
+      // The next token, at `position`, sees tokens above position - window.
+      const bool unseen = (i + 1) * group.page_tokens + group.window <= sequence.position + 1;
+      if (!unseen || sequence.tables[g][i] == kernels::kNoPage) continue;
+      poison(g, sequence.tables[g][i]);
+      free_[g].push_back(sequence.tables[g][i]);
+      sequence.tables[g][i] = kernels::kNoPage;
+    }
+  }
+}
+
+StepResult RunnerHarness::step(std::vector<HarnessPart> parts) {
+  StepBatch batch;
+  for (HarnessPart& part : parts) {
+    grow(*part.sequence, static_cast<uint32_t>(part.tokens.size()));
+    SequenceStep& step = batch.sequences.emplace_back();
+    step.tokens = part.tokens;
+    step.position = part.sequence->position;
+    for (const auto& table : part.sequence->tables) step.tables.push_back(table);
+    step.samples = part.samples;
+  }
+  StepResult result;
+  runner_->enqueue(batch, result);
+  for (HarnessPart& part : parts) {
+    part.sequence->position += static_cast<uint32_t>(part.tokens.size());
+    release_behind_window(*part.sequence);
+  }
+  return result;
+}
+
+SampleRequest RunnerHarness::whole_row(uint32_t row) const {
+  SampleRequest request;
+  request.row = row;
+  request.top_logprobs = vocabulary();
+  return request;
+}
+
+std::vector<float> RunnerHarness::row_of(const SampleResult& result) const {
+  CHECK(result.top.size() == vocabulary());
+  std::vector<float> row(vocabulary());
+  for (const TokenLogprob& entry : result.top)
+    row[static_cast<size_t>(entry.token)] = entry.logprob;
+  return row;
+}
+
+std::vector<float> RunnerHarness::log_probabilities(std::span<const TokenId> tokens,
+                                                    std::vector<uint32_t> chunks) {
+  HarnessSequence sequence = new_sequence();
+  std::vector<float> rows;
+  for (size_t at = 0, index = 0; at < tokens.size(); ++index) {
+    const size_t size = chunks[std::min(index, chunks.size() - 1)];
+    const auto part = tokens.subspan(at, std::min(size, tokens.size() - at));
+    std::vector<SampleRequest> samples;
+    for (uint32_t r = 0; r < part.size(); ++r) samples.push_back(whole_row(r));
+    const StepResult result = step({{&sequence, part, samples}});
+    for (const SampleResult& sample : result.samples[0]) {
+      const std::vector<float> row = row_of(sample);
+      rows.insert(rows.end(), row.begin(), row.end());
+    }
+    at += part.size();
+  }
+  release(sequence);
+  return rows;
+}
+
+}  // namespace spillway::model

@@ -1,0 +1,72 @@
+// Runs sequences on a Transformer without an engine: its pages lie scattered, freed ones and those
+// behind a window are filled with NaN, and steps are cut as a test likes.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kernels/cpu_level.h"
+#include "model/gguf.h"
+#include "model/transformer.h"
+#include "tests/model/test_device.h"
+
+namespace spillway::model {
+
+struct HarnessOptions {
+  kernels::CpuLevel level = kernels::available_cpu_levels().back();
+  kernels::KvType kv_type = kernels::KvType::kF16;
+  uint32_t threads = 1;
+  uint32_t tile_rows = 512;
+  uint32_t page_tokens = 16;
+  uint32_t pages = 64;  // of each group
+};
+
+// A sequence's pages in each group.
+struct HarnessSequence {
+  std::vector<std::vector<kernels::PageId>> tables;
+  uint32_t position = 0;
+};
+
+// One sequence's part of a step.
+struct HarnessPart {
+  HarnessSequence* sequence = nullptr;
+  std::span<const TokenId> tokens;
+  std::vector<SampleRequest> samples;
+};
+
+class RunnerHarness {
+ public:
+  // CHECKs that the model loads.
+  RunnerHarness(const GgufFile& file, const HarnessOptions& options);
+
+  Transformer& runner() { return *runner_; }
+  uint32_t vocabulary() const { return runner_->shape().vocabulary; }
+  HarnessSequence new_sequence();
+  // Gives the pages back, filled with NaN.
+  void release(HarnessSequence& sequence);
+  StepResult step(std::vector<HarnessPart> parts);
+
+  // The log-probabilities (token, vocabulary) of one sequence, computed in chunks of the given
+  // sizes; the last size repeats.
+  std::vector<float> log_probabilities(std::span<const TokenId> tokens,
+                                       std::vector<uint32_t> chunks);
+  // Asks for the whole row of log-probabilities of a token of a step.
+  SampleRequest whole_row(uint32_t row) const;
+  // That row in order of token id.
+  std::vector<float> row_of(const SampleResult& result) const;
+
+ private:
+  void grow(HarnessSequence& sequence, uint32_t tokens);
+  void poison(size_t group, kernels::PageId page);
+  void release_behind_window(HarnessSequence& sequence);
+
+  TestDevice device_;
+  std::unique_ptr<Transformer> runner_;
+  std::vector<kernels::DeviceMemory> memory_;
+  std::vector<std::vector<kernels::PageId>> free_;  // (group)
+};
+
+}  // namespace spillway::model

@@ -1,0 +1,74 @@
+// A device for tests: one stream that runs everything at once, in the calling thread's time, with a
+// team of any size. No engine needed; what is enqueued is done on return.
+#pragma once
+
+#include <barrier>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "kernels/device.h"
+#include "kernels/paged_kv.h"
+#include "runtime/check.h"
+
+namespace spillway::model {
+
+class TestTeam final : public kernels::Team {
+ public:
+  TestTeam(uint32_t index, uint32_t count, std::barrier<>& barrier)
+      : index_(index), count_(count), barrier_(barrier) {}
+  uint32_t index() const override { return index_; }
+  uint32_t count() const override { return count_; }
+  void barrier() override { barrier_.arrive_and_wait(); }
+
+ private:
+  uint32_t index_, count_;
+  std::barrier<>& barrier_;
+};
+
+class TestStream final : public kernels::Stream {
+ public:
+  explicit TestStream(uint32_t threads) : threads_(threads) {}
+
+  void launch(kernels::Launch work) override {
+    std::barrier<> barrier(threads_);
+    auto run = [&](uint32_t index) {
+      TestTeam team(index, threads_, barrier);
+      work(team);
+    };
+    std::vector<std::thread> helpers;
+    for (uint32_t i = 1; i < threads_; ++i) helpers.emplace_back(run, i);
+    run(0);
+    for (std::thread& helper : helpers) helper.join();
+  }
+  void copy(void* to, const void* from, size_t bytes) override { std::memcpy(to, from, bytes); }
+  void record(kernels::Event&) override {}
+  void wait(const kernels::Event&) override {}
+
+ private:
+  uint32_t threads_;
+};
+
+class TestDevice final : public kernels::Device {
+ public:
+  explicit TestDevice(uint32_t threads) : stream_(threads) {}
+
+  Result<kernels::DeviceMemory> allocate(size_t bytes) override {
+    void* data = std::aligned_alloc(kernels::kPageAlignment, bytes);
+    CHECK(data != nullptr);
+    std::memset(data, 0, bytes);
+    return kernels::DeviceMemory{static_cast<std::byte*>(data), bytes, {data, std::free}};
+  }
+  std::unique_ptr<kernels::Event> make_event() override { return nullptr; }
+  kernels::Stream& compute() override { return stream_; }
+  kernels::Stream& copy_in() override { return stream_; }
+  kernels::Stream& copy_out() override { return stream_; }
+  std::string description() const override { return "test"; }
+
+ private:
+  TestStream stream_;
+};
+
+}  // namespace spillway::model
