@@ -52,11 +52,13 @@ PromptKeys KvCache::keys(std::string_view tenant, std::string_view cache_salt,
 }
 
 // The last token is always left to compute, so that a full hit yields logits (case K13).
-PrefixTree::Match KvCache::match(const PromptKeys& keys, std::span<const TokenId> tokens) const {
+PrefixTree::Match KvCache::match(const PromptKeys& keys, std::span<const TokenId> tokens,
+                                 uint32_t cached_max) const {
   CHECK(!tokens.empty());
   CHECK(keys.tokens == tokens.size());
   if (!options_.prefix_caching) return {};
-  return tree_->match(keys, tokens, static_cast<uint32_t>((tokens.size() - 1) / page_tokens()));
+  const uint32_t most = std::min(static_cast<uint32_t>(tokens.size() - 1), cached_max);
+  return tree_->match(keys, tokens, most / page_tokens());
 }
 
 uint32_t KvCache::match_length(const PromptKeys& keys, std::span<const TokenId> tokens) const {
@@ -97,8 +99,9 @@ std::unique_ptr<Sequence> KvCache::start(Lease lease, uint32_t size) {
   return sequence;
 }
 
-std::unique_ptr<Sequence> KvCache::begin(const PromptKeys& keys, std::span<const TokenId> tokens) {
-  const PrefixTree::Match found = match(keys, tokens);
+std::unique_ptr<Sequence> KvCache::begin(const PromptKeys& keys, std::span<const TokenId> tokens,
+                                         uint32_t cached_max) {
+  const PrefixTree::Match found = match(keys, tokens, cached_max);
   Lease lease =
       options_.prefix_caching ? tree_->pin(keys.space, found.usable) : tree_->pin_transient();
   std::unique_ptr<Sequence> sequence = start(std::move(lease), found.usable.end * page_tokens());

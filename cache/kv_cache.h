@@ -94,8 +94,10 @@ class KvCache {
   uint64_t version() const;
 
   // Starts a sequence at the end of what is cached of `tokens` (at least one is left to compute),
-  // and pins that. Always succeeds: it takes no page.
-  std::unique_ptr<Sequence> begin(const PromptKeys& keys, std::span<const TokenId> tokens);
+  // and pins that. Always succeeds: it takes no page. With `cached_max` it starts after at most
+  // that many cached tokens: who needs the logits of the whole prompt computes all of it.
+  std::unique_ptr<Sequence> begin(const PromptKeys& keys, std::span<const TokenId> tokens,
+                                  uint32_t cached_max = UINT32_MAX);
 
   // Pages for `count` tokens after sequence.size(), in all groups or (false) in none.
   [[nodiscard]] bool reserve(Sequence& sequence, uint32_t count);
@@ -132,7 +134,8 @@ class KvCache {
   std::string check_integrity() const;
 
  private:
-  PrefixTree::Match match(const PromptKeys& keys, std::span<const TokenId> tokens) const;
+  PrefixTree::Match match(const PromptKeys& keys, std::span<const TokenId> tokens,
+                          uint32_t cached_max = UINT32_MAX) const;
   uint32_t first_visible(uint32_t group, uint32_t position) const;
   bool make_room(const PageCounts& pages);
   std::unique_ptr<Sequence> start(Lease lease, uint32_t size);

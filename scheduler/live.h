@@ -1,0 +1,58 @@
+// What the step loop knows of a request and of each of its sequences. Engine thread only.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "cache/kv_cache.h"
+#include "model/text_stream.h"
+#include "runtime/clock.h"
+#include "scheduler/request.h"
+
+namespace spillway::scheduler {
+
+struct LiveRequest;
+
+enum class Phase : uint8_t { kWaiting, kRunning, kFinished };
+
+// One choice of a request: its tokens, and its pages while it runs. The first sequence of a request
+// stands for all choices until the prompt is computed, then forks.
+struct LiveSequence {
+  LiveRequest* request = nullptr;  // owns this
+  uint32_t choice = 0;
+  uint32_t choices_to_fork = 1;  // itself included
+  Phase phase = Phase::kWaiting;
+  std::vector<model::TokenId> tokens;      // prompt, then output; not changed while a step runs
+  cache::PromptKeys keys;                  // of `tokens` when it last began to wait
+  std::unique_ptr<cache::Sequence> pages;  // while running
+  std::unique_ptr<model::TextStream> text;
+  uint32_t progress = 0;      // tokens drawn since it was admitted last
+  uint32_t waited_steps = 0;  // since it began to wait
+  uint32_t step_tokens = 0;   // rows in the step that runs
+  cache::Peek peek;           // what waits for it in the cache, as of `peek_version`
+  uint64_t peek_version = ~uint64_t{0};
+};
+
+struct LiveRequest {
+  RequestId id{};
+  Request request;
+  std::shared_ptr<OutputSink> sink;
+  std::vector<std::unique_ptr<LiveSequence>> sequences;
+  std::vector<model::TokenId> banned;      // what min_tokens forbids until it is reached
+  std::vector<OutputToken> prompt_scores;  // [position], if prompt_logprobs
+  uint32_t unfinished = 1;                 // choices
+  bool admitted = false;
+  bool cancelled = false;
+  bool answered = false;  // the first token was delivered
+  Usage usage;
+  Clock::TimePoint arrived{}, started{}, first_token{};
+
+  uint32_t prompt_tokens() const { return static_cast<uint32_t>(request.prompt.size()); }
+  uint32_t outputs(const LiveSequence& sequence) const {
+    return static_cast<uint32_t>(sequence.tokens.size()) - prompt_tokens();
+  }
+};
+
+}  // namespace spillway::scheduler

@@ -1,0 +1,461 @@
+#include "scheduler/step_loop.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/check.h"
+
+namespace spillway::scheduler {
+namespace {
+
+// Waiting sequences that one admission looks at: the first ones by arrival, with this many a look
+// into the cache for each costs well below a millisecond.
+constexpr size_t kConsideredMax = 256;
+
+// Whether the prompt's log-probabilities are still to be computed.
+bool wants_scores(const LiveRequest& request) {
+  return request.request.prompt_logprobs && !request.answered;
+}
+
+bool expired(const LiveRequest& request, Clock::TimePoint now) {
+  return request.request.deadline && *request.request.deadline <= now;
+}
+
+}  // namespace
+
+StepLoop::StepLoop(const EngineOptions& options, const PolicyOptions& policy, Parts parts)
+    : options_(options),
+      policy_(policy),
+      parts_(std::move(parts)),
+      layouts_(parts_.runner.shape().groups),
+      inbox_(4 * (size_t{options.waiting_max} + options.sequences_max) + 64),
+      step_done_(parts_.device.make_event()) {
+  publish();
+}
+
+StepLoop::~StepLoop() { CHECK(requests_.empty()); }
+
+Task<> StepLoop::run() {
+  for (;;) {
+    while (auto command = inbox_.try_pop()) handle(std::move(*command));
+    drop_ended();
+    if (!admission_paused_) admit_waiting();
+    if (build_step()) {
+      parts_.runner.enqueue(batch_, result_);
+      parts_.device.compute().record(*step_done_);
+      outbox_.deliver();  // while the device computes
+      publish();
+      co_await step_done_->wait();
+      take_step();
+      continue;
+    }
+    if (!running_.empty()) {
+      // Shared pages made the policy too hopeful and nobody could run: the youngest makes room,
+      // whatever progress it made, and nobody comes in before a step has run.
+      preempt(youngest());
+      admission_paused_ = true;
+      continue;
+    }
+    outbox_.deliver();
+    publish();
+    if (shutting_down_ && requests_.empty()) break;
+    CHECK(waiting_.empty());
+    auto command = co_await inbox_.pop(never_);
+    CHECK(command.has_value());
+    handle(std::move(*command));
+  }
+}
+
+void StepLoop::handle(Command command) {
+  if (auto* submit = std::get_if<SubmitCommand>(&command)) {
+    accept(std::move(submit->request));
+  } else if (auto* cancel = std::get_if<CancelCommand>(&command)) {
+    const auto found = requests_.find(static_cast<uint64_t>(cancel->request));
+    if (found != requests_.end()) found->second->cancelled = true;
+  } else if (auto* session = std::get_if<EndSessionCommand>(&command)) {
+    parts_.cache.end_session(session->session);
+  } else if (auto* reset = std::get_if<ResetCacheCommand>(&command)) {
+    const uint64_t pages = parts_.cache.clear();
+    publish();
+    reset->then(pages);
+  } else {
+    shutting_down_ = true;
+    for (auto& [id, request] : requests_) request->cancelled = true;
+  }
+}
+
+void StepLoop::accept(std::unique_ptr<LiveRequest> request) {
+  if (shutting_down_) request->cancelled = true;
+  request->banned = banned_tokens(parts_.tokenizer, request->request);
+  request->unfinished = request->request.choices;
+  request->usage.prompt_tokens = request->prompt_tokens();
+  counters_.prompt_tokens += request->prompt_tokens();
+  LiveSequence& first = *request->sequences.front();
+  first.choices_to_fork = request->request.choices;
+  first.text = make_text_stream(parts_.tokenizer, request->request);
+  if (request->request.prompt_logprobs) {
+    request->prompt_scores.resize(request->prompt_tokens());
+    request->prompt_scores[0].token = request->request.prompt[0];
+  }
+  waiting_.push_back(&first);
+  const auto id = static_cast<uint64_t>(request->id);
+  requests_.emplace(id, std::move(request));
+}
+
+void StepLoop::drop_ended() {
+  const auto now = parts_.loop.clock().now();
+  std::vector<std::pair<LiveRequest*, FinishReason>> ended;
+  for (auto& [id, request] : requests_) {
+    if (request->cancelled) {
+      ended.emplace_back(request.get(), FinishReason::kCancelled);
+    } else if (expired(*request, now)) {
+      ended.emplace_back(request.get(), FinishReason::kDeadline);
+    }
+  }
+  for (auto [request, reason] : ended) finish_all(*request, reason);
+  sweep();
+}
+
+void StepLoop::admit_waiting() {
+  if (waiting_.empty()) return;
+  for (uint64_t index : admit(policy_, picture())) start(*waiting_[index]);
+  std::erase_if(waiting_, [](LiveSequence* s) { return s->phase != Phase::kWaiting; });
+  for (LiveSequence* sequence : waiting_) ++sequence->waited_steps;
+}
+
+void StepLoop::start(LiveSequence& sequence) {
+  LiveRequest& request = *sequence.request;
+  const bool may_match = !wants_scores(request);  // those are computed, never taken from the cache
+  sequence.pages = parts_.cache.begin(sequence.keys, sequence.tokens, may_match ? UINT32_MAX : 0);
+  const uint32_t found = sequence.pages->cached_tokens();
+  sequence.phase = Phase::kRunning;
+  sequence.progress = 0;
+  running_.push_back(&sequence);
+  if (may_match) {
+    counters_.prefix_queries += sequence.tokens.size();
+    counters_.prefix_hits += found;
+  }
+  if (!request.admitted) {
+    request.admitted = true;
+    request.started = parts_.loop.clock().now();
+    request.usage.cached_tokens = found;
+    counters_.cached_tokens += found;
+  }
+}
+
+LiveSequence& StepLoop::youngest() {
+  return **std::max_element(
+      running_.begin(), running_.end(),
+      [](const LiveSequence* a, const LiveSequence* b) { return a->request->id < b->request->id; });
+}
+
+bool StepLoop::leader_runs(const LiveSequence& sequence) const {
+  const uint64_t key = sequence.peek.next_page_key;
+  const uint32_t page = sequence.peek.cached_tokens / parts_.cache.page_tokens();
+  return std::any_of(running_.begin(), running_.end(), [&](const LiveSequence* other) {
+    return page < other->keys.pages.size() && other->keys.pages[page].low == key &&
+           other->pages->size() <= page * parts_.cache.page_tokens();
+  });
+}
+
+// Tokens it may still draw.
+uint32_t StepLoop::output_left(const LiveSequence& sequence) const {
+  const uint32_t tokens = static_cast<uint32_t>(sequence.tokens.size());
+  const uint32_t wanted = sequence.request->request.stop.max_tokens;
+  const uint32_t drawn = sequence.request->outputs(sequence);
+  return std::min(wanted - std::min(wanted, drawn),
+                  options_.context_tokens_max - std::min(options_.context_tokens_max, tokens));
+}
+
+WaitingSequence StepLoop::picture_of(LiveSequence& sequence) {
+  const LiveRequest& request = *sequence.request;
+  WaitingSequence waiting;
+  waiting.priority = request.request.priority;
+  waiting.waited_steps = sequence.waited_steps;
+  waiting.tokens = static_cast<uint32_t>(sequence.tokens.size());
+  waiting.choices = sequence.choices_to_fork;
+  waiting.output_tokens_left = output_left(sequence);
+  if (wants_scores(request) || !options_.prefix_caching) return waiting;
+  if (sequence.peek_version != parts_.cache.version()) {
+    sequence.peek = parts_.cache.peek(sequence.keys, sequence.tokens);
+    sequence.peek_version = parts_.cache.version();
+  }
+  waiting.matched_tokens = sequence.peek.cached_tokens;
+  waiting.matched_unpinned = sequence.peek.unpinned;
+  waiting.next_page_key = sequence.peek.next_page_key;
+  waiting.leader_running = waiting.next_page_key != 0 && leader_runs(sequence);
+  return waiting;
+}
+
+PolicyState StepLoop::picture() {
+  PolicyState state;
+  const cache::PageCounts available = parts_.cache.pages_available();
+  const cache::KvCacheStats stats = parts_.cache.stats();
+  for (size_t g = 0; g < layouts_.size(); ++g) {
+    state.groups.push_back({.page_tokens = layouts_[g].page_tokens,
+                            .window = layouts_[g].window,
+                            .pages_capacity = stats.groups[g].capacity,
+                            .pages_available = available[g]});
+  }
+  // Ids are indices: `waiting_` is in order of arrival.
+  for (size_t i = 0; i < std::min(waiting_.size(), kConsideredMax); ++i) {
+    state.waiting.push_back(picture_of(*waiting_[i]));
+    state.waiting.back().id = i;
+  }
+  for (Slot slot = 0; slot < running_.size(); ++slot) {
+    const LiveSequence& sequence = *running_[slot];
+    const LiveRequest& request = *sequence.request;
+    state.running.push_back({.id = static_cast<uint64_t>(request.id),
+                             .slot = slot,
+                             .priority = request.request.priority,
+                             .written = sequence.pages->size(),
+                             .tokens = static_cast<uint32_t>(sequence.tokens.size()),
+                             .pages_held = sequence.pages->pages_held(),
+                             .choices = sequence.choices_to_fork,
+                             .output_tokens_left = output_left(sequence),
+                             .progress = sequence.progress});
+  }
+  return state;
+}
+
+bool StepLoop::build_step() {
+  batch_.sequences.clear();
+  stepping_.clear();
+  if (running_.empty()) return false;
+  Plan step = plan(policy_, picture());
+  const std::vector<LiveSequence*> slots = running_;
+  for (Slot slot : step.preempt) preempt(*slots[slot]);
+  for (const PlannedStep& planned : step.steps) {
+    LiveSequence& sequence = *slots[planned.slot];
+    if (sequence.phase != Phase::kRunning) continue;
+    // The policy counts shared pages as if they were private; where that was too hopeful the
+    // sequence sits this step out.
+    if (!parts_.cache.reserve(*sequence.pages, planned.tokens)) continue;
+    add_rows(sequence, planned.tokens);
+  }
+  return !stepping_.empty();
+}
+
+void StepLoop::add_rows(LiveSequence& sequence, uint32_t rows) {
+  LiveRequest& request = *sequence.request;
+  const uint32_t position = sequence.pages->size();
+  const uint32_t prompt_tokens = request.prompt_tokens();
+  const std::span<const model::TokenId> tokens(sequence.tokens);
+  sequence.step_tokens = rows;
+  model::SequenceStep step;
+  step.tokens = tokens.subspan(position, rows);
+  step.position = position;
+  for (uint32_t g = 0; g < layouts_.size(); ++g) step.tables.push_back(sequence.pages->table(g));
+  if (wants_scores(request)) {
+    for (uint32_t row = 0; row < rows && position + row + 1 < prompt_tokens; ++row) {
+      model::SampleRequest score;
+      score.row = row;
+      score.scored = tokens[position + row + 1];
+      score.want_logprob = true;
+      score.top_logprobs = *request.request.prompt_logprobs;
+      step.samples.push_back(score);
+    }
+  }
+  const bool last = position + rows == tokens.size();
+  if (last && request.request.stop.max_tokens > 0) {
+    for (uint32_t i = 0; i < sequence.choices_to_fork; ++i) {
+      model::SampleRequest draw;
+      draw.row = rows - 1;
+      draw.params = &request.request.sampling;
+      draw.choice = sequence.choice + i;
+      draw.prompt = tokens.first(prompt_tokens);
+      draw.output = tokens.subspan(prompt_tokens);
+      if (request.outputs(sequence) < request.request.stop.min_tokens) {
+        draw.banned = request.banned;
+      }
+      draw.want_logprob = request.request.logprobs.has_value();
+      draw.top_logprobs = request.request.logprobs.value_or(0);
+      step.samples.push_back(draw);
+    }
+  }
+  batch_.sequences.push_back(std::move(step));
+  stepping_.push_back(&sequence);
+}
+
+void StepLoop::take_step() {
+  ++counters_.steps;
+  CHECK(result_.samples.size() == stepping_.size());
+  for (size_t i = 0; i < stepping_.size(); ++i) {
+    LiveSequence& sequence = *stepping_[i];
+    LiveRequest& request = *sequence.request;
+    const uint32_t position = sequence.pages->size();
+    const auto rows =
+        std::span<const model::TokenId>(sequence.tokens).subspan(position, sequence.step_tokens);
+    parts_.cache.commit(*sequence.pages, rows);
+    const uint32_t prompt_tokens = request.prompt_tokens();
+    request.usage.computed_tokens += std::min(position + sequence.step_tokens, prompt_tokens) -
+                                     std::min(position, prompt_tokens);
+    take_samples(sequence, result_.samples[i], position);
+  }
+  stepping_.clear();
+  sweep();
+  admission_paused_ = false;
+  parts_.cache.check_counters();
+  const uint32_t every = options_.preempt_every_steps;
+  if (every != 0 && counters_.steps % every == 0 && !running_.empty()) {
+    preempt(*running_[counters_.steps / every % running_.size()]);
+  }
+}
+
+void StepLoop::take_samples(LiveSequence& sequence, const std::vector<model::SampleResult>& samples,
+                            uint32_t first_position) {
+  LiveRequest& request = *sequence.request;
+  size_t next = 0;
+  if (wants_scores(request)) {
+    const uint32_t end =
+        std::min(first_position + sequence.step_tokens + 1, request.prompt_tokens());
+    for (uint32_t at = first_position + 1; at < end; ++at) {
+      const model::SampleResult& score = samples[next++];
+      request.prompt_scores[at] = {score.token, score.logprob, score.top};
+    }
+  }
+  if (sequence.pages->size() < sequence.tokens.size()) return;  // more of the prompt to come
+  if (request.request.stop.max_tokens == 0) {
+    finish_all(request, FinishReason::kLength);
+    return;
+  }
+  if (!request.answered) request.first_token = parts_.loop.clock().now();
+  const std::span<const model::SampleResult> drawn = std::span(samples).subspan(next);
+  CHECK(drawn.size() == sequence.choices_to_fork);
+  std::vector<LiveSequence*> choices = fork(sequence);
+  for (size_t i = 0; i < choices.size(); ++i) {
+    ++counters_.generated_tokens;
+    if (take_token(parts_.tokenizer, *choices[i], drawn[i], options_.context_tokens_max, outbox_)) {
+      finish(*choices[i]);
+    } else if (choices[i]->pages == nullptr) {
+      wait_again(*choices[i]);
+    }
+  }
+}
+
+std::vector<LiveSequence*> StepLoop::fork(LiveSequence& sequence) {
+  LiveRequest& request = *sequence.request;
+  std::vector<LiveSequence*> choices = {&sequence};
+  const auto copy = [&](uint32_t group, kernels::PageId from, kernels::PageId to) {
+    const size_t bytes = layouts_[group].page_bytes();
+    std::byte* base = parts_.page_memory[group];
+    // On the compute stream: ordered before the next step, which writes either page.
+    parts_.device.compute().copy(base + static_cast<size_t>(to) * bytes,
+                                 base + static_cast<size_t>(from) * bytes, bytes);
+  };
+  const uint32_t count = std::exchange(sequence.choices_to_fork, 1);
+  for (uint32_t choice = 1; choice < count; ++choice) {
+    auto sibling = std::make_unique<LiveSequence>();
+    sibling->request = &request;
+    sibling->choice = choice;
+    sibling->tokens = sequence.tokens;
+    sibling->text = make_text_stream(parts_.tokenizer, request.request);
+    if (running_.size() < options_.sequences_max) {
+      sibling->pages = parts_.cache.fork(*sequence.pages, copy);
+    }
+    if (sibling->pages != nullptr) {
+      sibling->phase = Phase::kRunning;
+      running_.push_back(sibling.get());
+    }
+    choices.push_back(sibling.get());
+    request.sequences.push_back(std::move(sibling));
+  }
+  return choices;
+}
+
+void StepLoop::wait_again(LiveSequence& sequence) {
+  const LiveRequest& request = *sequence.request;
+  sequence.phase = Phase::kWaiting;
+  sequence.waited_steps = 0;
+  sequence.peek_version = ~uint64_t{0};
+  sequence.keys =
+      parts_.cache.keys(request.request.tenant, request.request.cache_salt, sequence.tokens);
+  // Back to its place in the order of arrival.
+  const auto place = std::find_if(waiting_.begin(), waiting_.end(), [&](const LiveSequence* other) {
+    return other->request->id > request.id;
+  });
+  waiting_.insert(place, &sequence);
+}
+
+void StepLoop::preempt(LiveSequence& sequence) {
+  CHECK(sequence.phase == Phase::kRunning);
+  release_pages(sequence, false);
+  std::erase(running_, &sequence);
+  wait_again(sequence);
+  ++sequence.request->usage.preemptions;
+  ++counters_.preemptions;
+}
+
+void StepLoop::release_pages(LiveSequence& sequence, bool keep_for_session) {
+  if (sequence.pages == nullptr) return;
+  const Request& request = sequence.request->request;
+  const bool keep = keep_for_session && sequence.choice == 0;
+  parts_.cache.release(std::move(sequence.pages), keep ? request.session : std::string());
+  sequence.pages = nullptr;
+}
+
+void StepLoop::finish(LiveSequence& sequence) {
+  CHECK(sequence.phase != Phase::kFinished);
+  release_pages(sequence, true);
+  sequence.phase = Phase::kFinished;
+  CHECK(sequence.request->unfinished > 0);
+  if (--sequence.request->unfinished == 0) ended_.push_back(sequence.request);
+}
+
+// REQUIRES: none of the request's sequences is in an enqueued step.
+void StepLoop::finish_all(LiveRequest& request, FinishReason reason) {
+  for (auto& sequence : request.sequences) {
+    if (sequence->phase == Phase::kFinished) continue;
+    const uint32_t choices = sequence->choices_to_fork;
+    for (uint32_t i = 0; i < choices; ++i) {
+      finish_without_token(*sequence, reason, outbox_);
+      ++sequence->choice;
+    }
+    sequence->choice -= choices;
+    request.unfinished -= choices - 1;
+    finish(*sequence);
+  }
+}
+
+void StepLoop::sweep() {
+  const auto finished = [](LiveSequence* s) { return s->phase == Phase::kFinished; };
+  std::erase_if(running_, finished);
+  std::erase_if(waiting_, finished);
+  for (LiveRequest* request : ended_) {
+    finish_request(*request, parts_.loop.clock().now(), outbox_);
+    open_requests_.fetch_sub(1, std::memory_order_relaxed);
+    requests_.erase(static_cast<uint64_t>(request->id));
+  }
+  ended_.clear();
+}
+
+void StepLoop::publish() {
+  const cache::KvCacheStats cache = parts_.cache.stats();
+  counters_.pools.clear();
+  counters_.evicted_pages = 0;
+  for (const cache::GroupStats& group : cache.groups) {
+    counters_.pools.push_back({.capacity = group.capacity,
+                               .free = group.free,
+                               .writable = group.writable,
+                               .sealed = group.sealed,
+                               .filling = group.filling,
+                               .orphaned = group.orphaned,
+                               .pinned = group.pinned,
+                               .page_bytes = group.page_bytes});
+    counters_.evicted_pages += group.evicted;
+  }
+  counters_.tree_nodes = cache.tree_nodes;
+  counters_.tree_namespaces = cache.tree_namespaces;
+  counters_.sessions = cache.sessions;
+  counters_.running = static_cast<uint32_t>(running_.size());
+  counters_.waiting = static_cast<uint32_t>(waiting_.size());
+  const std::lock_guard lock(published_mutex_);
+  published_ = counters_;
+}
+
+EngineStats StepLoop::stats() const {
+  const std::lock_guard lock(published_mutex_);
+  return published_;
+}
+
+}  // namespace spillway::scheduler

@@ -1,0 +1,127 @@
+// The one step loop: takes requests in, admits, plans, runs a step on the device, hands out tokens,
+// and does it again. A coroutine on the engine's loop; owns all scheduler state.
+//
+// Threads: push() and stats() from any thread, all else on the loop's. Commands are looked at
+// between steps, so a cancelled request has returned all it held within one step.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <variant>
+#include <vector>
+
+#include "cache/kv_cache.h"
+#include "kernels/device.h"
+#include "model/runner.h"
+#include "model/tokenizer.h"
+#include "runtime/channel.h"
+#include "runtime/engine_loop.h"
+#include "runtime/stop.h"
+#include "scheduler/engine.h"
+#include "scheduler/live.h"
+#include "scheduler/outcome.h"
+#include "scheduler/policy.h"
+
+namespace spillway::scheduler {
+
+struct SubmitCommand {
+  std::unique_ptr<LiveRequest> request;  // with its first sequence, keys made
+};
+struct CancelCommand {
+  RequestId request;
+};
+struct EndSessionCommand {
+  std::string session;
+};
+struct ResetCacheCommand {
+  std::function<void(uint64_t pages)> then;
+};
+struct ShutDownCommand {};
+using Command = std::variant<SubmitCommand, CancelCommand, EndSessionCommand, ResetCacheCommand,
+                             ShutDownCommand>;
+
+class StepLoop {
+ public:
+  // What it works with; all outlive it. `page_memory[g]` is what `cache` was given for group g.
+  struct Parts {
+    EngineLoop& loop;
+    cache::KvCache& cache;
+    model::Runner& runner;
+    kernels::Device& device;
+    const model::Tokenizer& tokenizer;
+    std::vector<std::byte*> page_memory;
+  };
+
+  StepLoop(const EngineOptions& options, const PolicyOptions& policy, Parts parts);
+  // REQUIRES: run() has ended, or was never called.
+  ~StepLoop();
+
+  // False when the inbox is full (4 commands per request that may be open).
+  bool push(Command&& command) { return inbox_.try_push(std::move(command)); }
+  EngineStats stats() const;
+  // Requests accepted and not yet done. Any thread.
+  std::atomic<uint32_t>& open_requests() { return open_requests_; }
+
+  // Until ShutDownCommand; then cancels what is open, and ends with everything returned.
+  Task<> run();
+
+ private:
+  using Slot = uint32_t;
+
+  void handle(Command command);
+  void accept(std::unique_ptr<LiveRequest> request);
+  void drop_ended();  // cancelled and expired requests
+  void admit_waiting();
+  void start(LiveSequence& sequence);
+  LiveSequence& youngest();
+  uint32_t output_left(const LiveSequence& sequence) const;
+  PolicyState picture();
+  WaitingSequence picture_of(LiveSequence& sequence);
+  bool leader_runs(const LiveSequence& sequence) const;
+  bool build_step();  // false: nothing can run
+  void add_rows(LiveSequence& sequence, uint32_t rows);
+  void take_step();  // the step that ran: commits pages, hands out tokens
+  void take_samples(LiveSequence& sequence, const std::vector<model::SampleResult>& samples,
+                    uint32_t first_position);
+  std::vector<LiveSequence*> fork(LiveSequence& sequence);  // all choices, the first included
+  void preempt(LiveSequence& sequence);
+  void wait_again(LiveSequence& sequence);
+  void finish(LiveSequence& sequence);
+  void finish_all(LiveRequest& request, FinishReason reason);
+  void release_pages(LiveSequence& sequence, bool keep_for_session);
+  void sweep();  // what has ended leaves the lists, and its client gets the last word
+  void publish();
+
+  const EngineOptions options_;
+  const PolicyOptions policy_;
+  Parts parts_;
+  std::vector<kernels::KvGroupLayout> layouts_;
+
+  Channel<Command> inbox_;
+  StopFlag never_;  // pop() ends by ShutDownCommand, not by a flag
+  std::atomic<uint32_t> open_requests_{0};
+  bool shutting_down_ = false;
+
+  std::unordered_map<uint64_t, std::unique_ptr<LiveRequest>> requests_;
+  std::vector<LiveSequence*> waiting_;  // in order of arrival
+  std::vector<LiveSequence*> running_;  // index: the policy's slot
+  std::vector<LiveRequest*> ended_;     // since the last sweep
+  bool admission_paused_ = false;
+  Outbox outbox_;
+
+  // The step that runs.
+  model::StepBatch batch_;
+  model::StepResult result_;
+  std::vector<LiveSequence*> stepping_;
+  std::unique_ptr<kernels::Event> step_done_;
+
+  EngineStats counters_;
+  mutable std::mutex published_mutex_;
+  EngineStats published_;
+};
+
+}  // namespace spillway::scheduler

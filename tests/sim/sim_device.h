@@ -1,0 +1,89 @@
+// A device whose streams run when the simulation says so: operations of one stream in order, those
+// of different streams in any order a seed chooses. One thread, no wall clock.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernels/device.h"
+#include "runtime/clock.h"
+#include "runtime/parker.h"
+#include "runtime/prng.h"
+#include "runtime/suspend.h"
+
+namespace spillway::sim {
+
+class SimDevice;
+
+class SimEvent final : public kernels::Event {
+ public:
+  bool done() const override { return recorded_ == completed_; }
+  Task<> wait() override;
+
+ private:
+  friend class SimStream;
+  struct WaitOp;
+  uint64_t recorded_ = 0, completed_ = 0;
+  std::vector<std::unique_ptr<Resumer>> waiters_;
+};
+
+class SimStream final : public kernels::Stream {
+ public:
+  void launch(kernels::Launch work) override;
+  void copy(void* to, const void* from, size_t bytes) override;
+  void record(kernels::Event& event) override;
+  void wait(const kernels::Event& event) override;
+
+  bool runnable() const;  // its first operation may run now
+  void run_one();         // REQUIRES: runnable()
+
+ private:
+  struct Operation {
+    std::function<void()> run;
+    const SimEvent* after = nullptr;  // waits for this one
+    uint64_t after_count = 0;
+  };
+  std::deque<Operation> operations_;
+};
+
+class SimDevice final : public kernels::Device {
+ public:
+  explicit SimDevice(uint64_t seed) : seed_(seed) {}
+
+  Result<kernels::DeviceMemory> allocate(size_t bytes) override;
+  std::unique_ptr<kernels::Event> make_event() override { return std::make_unique<SimEvent>(); }
+  kernels::Stream& compute() override { return streams_[0]; }
+  kernels::Stream& copy_in() override { return streams_[1]; }
+  kernels::Stream& copy_out() override { return streams_[2]; }
+  std::string description() const override { return "simulated"; }
+
+  // Runs one operation of a stream that the seed chooses. False when none can run.
+  bool run_one();
+
+ private:
+  uint64_t seed_;
+  uint64_t choices_ = 0;
+  SimStream streams_[3];
+};
+
+// Parks by letting the device run an operation, or else the clock go to the next timer.
+class SimParker final : public Parker {
+ public:
+  SimParker(SimulatedClock& clock, SimDevice& device) : clock_(clock), device_(device) {}
+  void park(std::optional<std::chrono::nanoseconds> timeout) override;
+  void wake() override {}
+  std::string description() const override { return "simulated"; }
+  // Called before each park, so that the world can do something meanwhile.
+  std::function<void()> before_park = [] {};
+  // Called when neither the device nor a timer can go on: an idle engine. Null: that is a bug.
+  std::function<void()> when_idle;
+
+ private:
+  SimulatedClock& clock_;
+  SimDevice& device_;
+};
+
+}  // namespace spillway::sim
