@@ -38,6 +38,7 @@ class TestCache {
   explicit TestCache(const CacheShape& shape);
 
   KvCache& cache() { return *cache_; }
+  const KvCache& cache() const { return *cache_; }
   PromptKeys keys(std::span<const TokenId> tokens, std::string_view tenant = {}) const {
     return cache_->keys(tenant, {}, tokens);
   }
