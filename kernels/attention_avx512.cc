@@ -11,10 +11,18 @@ namespace spillway::kernels {
 namespace avx512 {
 namespace {
 
-#include "kernels/attention_tile.inc"
-#include "kernels/lanes_math.inc"
+constexpr int kRowsAtOnce = 6;
+constexpr int kVectorsAtOnce = 4;
 
-constexpr AttentionKernels kKernels{.fused = true, .narrow = narrow};
+#include "kernels/attention_tile.inc"
+
+constexpr AttentionKernels kKernels{
+    .fused = true,
+    .narrow = narrow,
+    .attend_split = attend_split,
+    .merge = merge,
+    .finish = finish,
+};
 
 }  // namespace
 }  // namespace avx512

@@ -11,10 +11,18 @@ namespace spillway::kernels {
 namespace baseline {
 namespace {
 
-#include "kernels/attention_tile.inc"
-#include "kernels/lanes_math.inc"
+constexpr int kRowsAtOnce = 2;
+constexpr int kVectorsAtOnce = 1;
 
-constexpr AttentionKernels kKernels{.fused = false, .narrow = narrow};
+#include "kernels/attention_tile.inc"
+
+constexpr AttentionKernels kKernels{
+    .fused = false,
+    .narrow = narrow,
+    .attend_split = attend_split,
+    .merge = merge,
+    .finish = finish,
+};
 
 }  // namespace
 }  // namespace baseline

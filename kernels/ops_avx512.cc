@@ -13,7 +13,6 @@ namespace spillway::kernels {
 namespace avx512 {
 namespace {
 
-#include "kernels/lanes_math.inc"
 #include "kernels/ops_rows.inc"
 
 }  // namespace

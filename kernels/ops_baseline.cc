@@ -13,7 +13,6 @@ namespace spillway::kernels {
 namespace baseline {
 namespace {
 
-#include "kernels/lanes_math.inc"
 #include "kernels/ops_rows.inc"
 
 }  // namespace

@@ -54,17 +54,6 @@ void store_rows_32(const KvGroupLayout& layout, const BlockWrite& write) {
   }
 }
 
-std::byte* block_address(const PagedKv& kv, uint32_t layer, uint32_t kv_head, uint32_t block) {
-  const KvGroupLayout& layout = *kv.layout;
-  const uint32_t per_page = layout.page_tokens / kKvBlockTokens;
-  const uint32_t index = block / per_page;
-  CHECK(index < kv.table.size());
-  const PageId page = kv.table[index];
-  CHECK(page != kNoPage);
-  return kv.pages + static_cast<size_t>(page) * layout.page_bytes() +
-         layout.offset(layer, kv_head, block % per_page);
-}
-
 // Writes the rows that fall into absolute block `block` for one head. Blocks of a page whose first
 // token is written in this call are zeroed first; the last block also zeroes those after it.
 void write_block(const AttentionKernels& kernels, const AttentionSequence& sequence, uint32_t layer,
@@ -74,7 +63,7 @@ void write_block(const AttentionKernels& kernels, const AttentionSequence& seque
   const uint32_t end = sequence.position + sequence.rows;
   const uint32_t first = std::max(start, sequence.position);
   const uint32_t last = std::min(start + kKvBlockTokens, end);
-  std::byte* address = block_address(sequence.kv, layer, kv_head, block);
+  std::byte* address = kv_block_address(sequence.kv, layer, kv_head, block);
   const uint32_t page_start = start / layout.page_tokens * layout.page_tokens;
   if (page_start >= sequence.position) {
     const bool is_last = last == end;
@@ -96,6 +85,17 @@ void write_block(const AttentionKernels& kernels, const AttentionSequence& seque
 }
 
 }  // namespace
+
+std::byte* kv_block_address(const PagedKv& kv, uint32_t layer, uint32_t kv_head, uint32_t block) {
+  const KvGroupLayout& layout = *kv.layout;
+  const uint32_t per_page = layout.page_tokens / kKvBlockTokens;
+  const uint32_t index = block / per_page;
+  CHECK(index < kv.table.size());
+  const PageId page = kv.table[index];
+  CHECK(page != kNoPage);
+  return kv.pages + static_cast<size_t>(page) * layout.page_bytes() +
+         layout.offset(layer, kv_head, block % per_page);
+}
 
 void write_kv(CpuLevel level, const Team& team, std::span<const AttentionSequence> sequences,
               uint32_t layer, const KvRows& rows) {
