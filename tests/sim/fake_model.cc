@@ -58,7 +58,9 @@ FakeRunner::FakeRunner(kernels::Device& device, uint32_t window, uint32_t contex
 }
 
 void FakeRunner::enqueue(const model::StepBatch& batch, model::StepResult& result) {
-  device_.compute().launch([this, &batch, &result](kernels::Team&) { run(batch, result); });
+  device_.compute().launch([this, &batch, &result](kernels::Team& team) {
+    if (team.index() == 0) run(batch, result);
+  });
 }
 
 std::byte* FakeRunner::slot(uint32_t group, std::span<const kernels::PageId> table,
