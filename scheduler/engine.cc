@@ -6,9 +6,9 @@
 
 #include "cache/kv_cache.h"
 #include "cache/lru_policy.h"
+#include "io/make_parker.h"
 #include "runtime/check.h"
 #include "runtime/engine_loop.h"
-#include "runtime/eventfd_parker.h"
 #include "scheduler/pools.h"
 #include "scheduler/step_loop.h"
 
@@ -34,6 +34,7 @@ struct Engine::Impl {
   std::vector<kernels::DeviceMemory> memory;  // (group)
   RealClock clock;
   std::unique_ptr<Parker> parker;
+  std::string waits_in;
   std::unique_ptr<EngineLoop> loop;
   std::unique_ptr<cache::KvCache> cache;
   std::unique_ptr<StepLoop> steps;
@@ -82,7 +83,10 @@ Result<std::unique_ptr<Engine>> Engine::start(const EngineOptions& wanted, model
   runner.bind_pages(bases);
   impl->cache = std::make_unique<cache::KvCache>(std::move(cache_options),
                                                  std::make_unique<cache::LruPolicy>());
-  impl->parker = std::make_unique<EventfdParker>();
+  io::ChosenParker chosen = io::make_parker();
+  impl->parker = std::move(chosen.parker);
+  impl->waits_in = impl->parker->description();
+  if (!chosen.why_not_io_uring.empty()) impl->waits_in += " (" + chosen.why_not_io_uring + ")";
   impl->loop = std::make_unique<EngineLoop>(impl->clock, *impl->parker);
   impl->steps = std::make_unique<StepLoop>(
       options, policy,
@@ -143,5 +147,7 @@ void Engine::reset_prefix_cache(std::function<void(uint64_t pages)> then) {
 EngineStats Engine::stats() const { return impl_->steps->stats(); }
 
 uint32_t Engine::context_tokens_max() const { return impl_->options.context_tokens_max; }
+
+const std::string& Engine::waits_in() const { return impl_->waits_in; }
 
 }  // namespace spillway::scheduler

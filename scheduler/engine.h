@@ -63,6 +63,8 @@ class Engine {
   void reset_prefix_cache(std::function<void(uint64_t pages)> then);
   // A snapshot as of the last step, or now when idle. Any thread.
   EngineStats stats() const;
+  // What the engine sleeps in: "io_uring", or "ppoll" and why not io_uring (case S15).
+  const std::string& waits_in() const;
   uint32_t context_tokens_max() const;  // after shortening to what the pool holds
 
  private:
