@@ -1,0 +1,79 @@
+// One conversation's WebSocket to /v1/responses. Closing it cancels what runs, which is how Stop
+// works; the next answer opens it again.
+
+export class Connection {
+  constructor() {
+    this.socket = null;
+    this.handlers = null;
+  }
+
+  // Runs one answer. handlers: onText(delta), onDone(response), onError(message). One at a time.
+  async answer(request, apiKey, handlers) {
+    this.handlers = handlers;
+    try {
+      await this.open(apiKey);
+    } catch (error) {
+      this.fail(error.message);
+      return;
+    }
+    if (this.handlers !== handlers) return;  // stopped meanwhile
+    this.socket.send(JSON.stringify({type: 'response.create', store: false, ...request}));
+  }
+
+  stop() {
+    this.handlers = null;
+    const socket = this.socket;
+    this.socket = null;
+    socket?.close();
+  }
+
+  open(apiKey) {
+    if (this.socket?.readyState === WebSocket.OPEN) return Promise.resolve();
+    const scheme = location.protocol === 'https:' ? 'wss:' : 'ws:';
+    // A browser cannot set headers on a WebSocket; a key travels as a subprotocol.
+    const protocols = apiKey ? ['realtime', `openai-insecure-api-key.${apiKey}`] : [];
+    const socket = new WebSocket(`${scheme}//${location.host}/v1/responses`, protocols);
+    this.socket = socket;
+    socket.onmessage = (event) => {
+      if (this.socket === socket) this.receive(JSON.parse(event.data));
+    };
+    return new Promise((resolve, reject) => {
+      socket.onopen = resolve;
+      socket.onclose = () => {
+        reject(new Error('The server did not open the connection. Is it running, and does it ask ' +
+                         'for an API key (Settings)?'));
+        if (this.socket === socket) {
+          this.socket = null;
+          this.fail('The connection to the server was lost.');
+        }
+      };
+    });
+  }
+
+  receive(event) {
+    const handlers = this.handlers;
+    if (!handlers) return;
+    switch (event.type) {
+      case 'response.output_text.delta':
+        handlers.onText(event.delta);
+        break;
+      case 'response.completed':
+      case 'response.incomplete':
+        this.handlers = null;
+        handlers.onDone(event.response);
+        break;
+      case 'response.failed':
+        this.fail(event.response?.error?.message ?? 'The answer failed.');
+        break;
+      case 'error':
+        this.fail(event.error?.message ?? event.message ?? 'The server reported an error.');
+        break;
+    }
+  }
+
+  fail(message) {
+    const handlers = this.handlers;
+    this.handlers = null;
+    handlers?.onError(message);
+  }
+}
