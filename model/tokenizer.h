@@ -12,6 +12,7 @@
 namespace spillway::model {
 
 class GgufFile;
+struct TokenizerData;
 
 struct EncodeOptions {
   bool add_special = true;     // BOS/EOS as the model file says; never a second BOS
@@ -23,6 +24,8 @@ class Tokenizer {
   virtual ~Tokenizer() = default;
   // Reads tokenizer.ggml.* of the file. An unknown model or pre-tokenizer is an error naming it.
   static Result<std::unique_ptr<Tokenizer>> create(const GgufFile& file);
+  // The same from data in hand (tokenizer_data.h). Nothing of it is needed afterwards.
+  static Result<std::unique_ptr<Tokenizer>> create(const TokenizerData& data);
 
   // Linear in the text's length, whatever the text (case A11). Invalid UTF-8 is encoded by bytes
   // where the vocabulary has them, else as U+FFFD.
