@@ -1,5 +1,7 @@
 #include "model/pretokenizer.h"
 
+#include "model/gguf.h"
+
 namespace spillway::model {
 namespace {
 
@@ -79,10 +81,8 @@ Result<Pretokenizer> Pretokenizer::create(std::string_view name) {
     known += known.empty() ? "" : ", ";
     known += named.name;
   }
-  constexpr size_t kShown = 80;
-  return Error{ErrorCode::kUnsupported, "tokenizer.ggml.pre is \"" +
-                                            std::string(name.substr(0, kShown)) +
-                                            "\", an unknown pre-tokenizer; known are " + known};
+  return Error{ErrorCode::kUnsupported, "tokenizer.ggml.pre is " + in_quotes(name) +
+                                            ", an unknown pre-tokenizer; known are " + known};
 }
 
 void Pretokenizer::split(std::string_view text, Scratch& scratch,

@@ -16,8 +16,8 @@ bool is_phi3(std::string name) {
 }
 
 // SentencePiece's end, which some vocabularies (Qwen 2, Gemma 3) have as an ordinary token, the end
-// of struck-out HTML. It stays an ordinary one but is found where control tokens are, as llama.cpp
-// does, so that prompts become the same tokens.
+// of struck-out HTML. It is found where control tokens are, as llama.cpp does, so that prompts
+// become the same tokens; but it shows, and ends no answer.
 constexpr std::string_view kSentenceEnd = "</s>";
 
 bool strips_right(std::string_view text) {
@@ -32,7 +32,7 @@ SpecialTokens::SpecialTokens(const TokenizerData& data, const Vocabulary& vocabu
     const TokenId token = static_cast<TokenId>(i);
     const TokenType type = vocabulary.type(token);
     const bool control = type == TokenType::kControl || type == TokenType::kUnknown ||
-                         (type == TokenType::kNormal && data.tokens[i] == kSentenceEnd);
+                         data.tokens[i] == kSentenceEnd;
     if ((!control && type != TokenType::kUserDefined) || data.tokens[i].empty()) continue;
     Node& node = nodes_[add_path(data.tokens[i])];
     if (node.token >= 0) continue;

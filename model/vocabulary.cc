@@ -29,7 +29,7 @@ constexpr std::string_view kEndTexts[] = {
     "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>",  // DeepSeek
 };
 
-// Where a file says that this one is an ordinary token, it is: Gemma's ends a struck-out text.
+// Where a file says that this one is no control token, it is none: Gemma's ends struck-out HTML.
 constexpr std::string_view kMaybeOrdinary = "</s>";
 
 int hex_digit(char c) {
@@ -83,7 +83,7 @@ void Vocabulary::find_end_tokens(const TokenizerData& data) {
       continue;
     }
     if (types_[i] != TokenType::kControl) {
-      if (types_[i] == TokenType::kNormal && text == kMaybeOrdinary) continue;
+      if (text == kMaybeOrdinary) continue;
       types_[i] = TokenType::kControl;
     }
     end_tokens_.push_back(static_cast<TokenId>(i));

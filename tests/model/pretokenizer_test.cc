@@ -64,7 +64,7 @@ TEST(Pretokenizer, unknown_name_is_an_error_that_names_it_and_what_is_known) {
   const Result<Pretokenizer> result = Pretokenizer::create("martian-bpe");
   ASSERT_FALSE(result.has_value());
   EXPECT_EQ(result.error().code, ErrorCode::kUnsupported);
-  EXPECT_NE(result.error().message.find("\"martian-bpe\""), std::string::npos);
+  EXPECT_NE(result.error().message.find("'martian-bpe'"), std::string::npos);
   for (const char* known : {"default", "gpt-2", "smollm", "llama-bpe", "qwen2", "tekken"}) {
     EXPECT_NE(result.error().message.find(known), std::string::npos) << known;
   }
