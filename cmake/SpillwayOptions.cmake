@@ -50,8 +50,26 @@ if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
   endif()
 endif()
 
+# Precompiled headers take about 0.8 s off each file's 2 s. A linked worktree (its .git is a file)
+# goes without by default: ccache shares objects between worktrees, and a precompiled header, which
+# carries its path, would end that.
+if(IS_DIRECTORY "${CMAKE_SOURCE_DIR}/.git" OR NOT SPILLWAY_CCACHE)
+  set(precompile_default ON)
+else()
+  set(precompile_default OFF)
+endif()
+option(SPILLWAY_PRECOMPILE "Precompile the headers that most files include" ${precompile_default})
+
+# Those below server/ share the header that runtime/ precompiles. Not server/: it sets Asio's back
+# end by definitions that a precompiled header would silently ignore.
+set(SPILLWAY_SHARES_PRECOMPILED
+  spillway_io spillway_kernels spillway_cache spillway_model spillway_scheduler)
+
 # spillway_library(NAME SOURCES... ) declares the one target of a folder.
 function(spillway_library name)
   add_library(${name} STATIC ${ARGN})
   target_link_libraries(${name} PUBLIC spillway_flags)
+  if(SPILLWAY_PRECOMPILE AND name IN_LIST SPILLWAY_SHARES_PRECOMPILED)
+    target_precompile_headers(${name} REUSE_FROM spillway_runtime)
+  endif()
 endfunction()

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include <atomic>
 #include <deque>
 #include <memory>
 #include <thread>
@@ -117,6 +118,50 @@ TEST(channel, threads_deliver_every_value_to_a_consumer_that_sleeps) {
   loop.run(main(&channel));
   for (auto& producer : producers) producer.join();
   EXPECT_EQ(channel.size(), 0u);
+}
+
+// The consumer gives up on a pop again and again, while a thread pushes: whether the push or the
+// stop comes first, each value is popped once.
+TEST(channel, a_pop_that_is_cancelled_while_a_thread_pushes_loses_nothing) {
+  RealClock clock;
+  EventfdParker parker;
+  EngineLoop loop(clock, parker);
+  Channel<uint64_t> channel(4);
+  std::atomic<bool> end{false};
+  uint64_t pushed = 0;
+  std::thread producer([&] {
+    while (!end.load()) {
+      uint64_t value = pushed;
+      if (channel.try_push(std::move(value))) {
+        ++pushed;
+      } else {
+        std::this_thread::yield();
+      }
+    }
+  });
+  const auto pop_one = [](Channel<uint64_t>* from, StopFlag* stop, uint64_t* next) -> Task<> {
+    const Result<uint64_t> value = co_await from->pop(*stop);
+    if (value.has_value()) CHECK(*value == (*next)++);
+  };
+  const auto stop_now = [](StopFlag* stop) -> Task<> {
+    stop->stop();
+    co_return;
+  };
+  uint64_t next = 0;
+  for (int round = 0; round < 20000; ++round) {
+    StopFlag stop;
+    Scope scope(loop.executor());
+    scope.spawn(pop_one(&channel, &stop, &next));
+    scope.spawn(stop_now(&stop));
+    while (scope.running() > 0) {
+      if (!loop.run_one()) loop.park();
+    }
+  }
+  end.store(true);
+  producer.join();
+  while (const auto value = channel.try_pop()) CHECK(*value == next++);
+  EXPECT_EQ(next, pushed);
+  EXPECT_GT(next, 0u);
 }
 
 }  // namespace

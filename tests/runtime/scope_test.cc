@@ -89,7 +89,7 @@ struct Tree {
       for (size_t child = 2 * at + 1; child <= 2 * at + 2 && child < tree->shape.size(); ++child) {
         scope.spawn(node(tree, child, &scope.stop()));
       }
-      if (tree->shape[at] % 5 == 0) scope.cancel();
+      if (tree->shape[at] == 9) scope.cancel();  // a node may give up on its children
     }
     co_await scope.join();
     --tree->alive;
@@ -102,11 +102,11 @@ struct Tree {
 };
 
 RC_GTEST_PROP(scope, cancelling_after_every_event_ends_every_task, ()) {
-  const auto shape = *rc::gen::nonEmpty(rc::gen::container<std::vector<uint8_t>>(
-      *rc::gen::inRange(1, 12), rc::gen::inRange<uint8_t>(0, 9)));
+  const auto shape = *rc::gen::container<std::vector<uint8_t>>(
+      *rc::gen::resize(100, rc::gen::inRange(1, 16)), rc::gen::inRange<uint8_t>(0, 10));
   const uint64_t events =
       sim::cancel_after_every_event([&](SimulatedLoop& sim) { return Tree{sim, shape}; });
-  RC_TAG(events / 20 * 20);
+  RC_CLASSIFY(events > 50u);
   RC_ASSERT(events > 0u);
 }
 

@@ -1,11 +1,13 @@
 #include "runtime/worker_pool.h"
 
 #include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
 
 #include <atomic>
 #include <numeric>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "runtime/engine_loop.h"
 #include "runtime/eventfd_parker.h"
@@ -109,6 +111,50 @@ TEST_F(PoolTest, cancel_drops_what_waits_and_awaits_what_runs) {
   };
   loop.run(main(&loop));
   EXPECT_EQ(sum.load(), 0u);
+}
+
+struct Tally {
+  std::atomic<uint32_t> ran{0};
+  uint32_t succeeded = 0, cancelled = 0, refused = 0;
+};
+
+Task<> one_job(WorkerPool* pool, uint32_t busy_us, Tally* tally, StopFlag* stop) {
+  const auto work = [busy_us, tally] {
+    std::this_thread::sleep_for(std::chrono::microseconds(busy_us));
+    tally->ran.fetch_add(1);
+  };
+  const Result<> result = co_await pool->run(work, *stop);
+  if (result.has_value()) {
+    ++tally->succeeded;
+  } else {
+    ++(result.error().code == ErrorCode::kCancelled ? tally->cancelled : tally->refused);
+  }
+}
+
+// Jobs of random length, cancelled at a random moment: each one ran and succeeded, or did not run.
+RC_GTEST_PROP(worker_pool, a_job_ran_once_or_says_that_it_did_not, ()) {
+  const RealClock clock;
+  EventfdParker parker;
+  EngineLoop loop(clock, parker);
+  WorkerPool pool({.threads = *rc::gen::inRange(1u, 4u), .jobs_max = *rc::gen::inRange(1u, 20u)});
+  const auto busy_us = *rc::gen::container<std::vector<uint32_t>>(rc::gen::inRange(0u, 50u));
+  const auto cancel_after = std::chrono::microseconds(*rc::gen::inRange(0, 500));
+  Tally tally;
+  const auto main = [](EngineLoop* on, WorkerPool* jobs, std::vector<uint32_t> lengths,
+                       Clock::Duration until, Tally* into) -> Task<> {
+    Scope scope(on->executor());
+    for (const uint32_t length : lengths) {
+      scope.spawn(one_job(jobs, length, into, &scope.stop()));
+    }
+    StopFlag never;
+    (void)co_await on->sleep_for(until, never);
+    scope.cancel();
+    co_await scope.join();
+  };
+  loop.run(main(&loop, &pool, busy_us, cancel_after, &tally));
+  RC_ASSERT(tally.ran.load() == tally.succeeded);
+  RC_ASSERT(tally.succeeded + tally.cancelled + tally.refused == busy_us.size());
+  RC_ASSERT(pool.queued() == 0u);
 }
 
 }  // namespace
