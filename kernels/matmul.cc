@@ -11,6 +11,7 @@ namespace spillway::kernels {
 void matmul(Team& team, const PackedMatrix& w, const Activations& x, float* y, size_t y_stride) {
   CHECK(x.inputs == w.shape().inputs);
   CHECK(y_stride >= w.shape().outputs);
+  if (x.rows == 0) return;
   const MatmulJob job{.w = &w, .x = x, .y = y, .y_stride = y_stride};
   const Share panels = share_of(team, w.panels());
   const uint32_t first = panels.first;
