@@ -22,9 +22,10 @@ struct MatmulJob {
   }
 };
 
-// Computes the panels [first, end) of y for all rows.
-using PanelKernel = void (*)(const MatmulJob& job, uint32_t first, uint32_t end);
-
+// Each level's kernels compute the panels [first, end) of y for all rows; there is at least one.
+void matmul_panels_baseline(const MatmulJob& job, uint32_t first, uint32_t end);
+void matmul_panels_avx2(const MatmulJob& job, uint32_t first, uint32_t end);
+void matmul_panels_avxvnni(const MatmulJob& job, uint32_t first, uint32_t end);
 void matmul_panels_avx512(const MatmulJob& job, uint32_t first, uint32_t end);
 
 // `items` cut into the fewest parts of at most `items_max`, all of nearly the same size.
