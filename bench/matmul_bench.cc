@@ -151,6 +151,7 @@ void read_bandwidth(benchmark::State& state) {
       const __m128i* from = reinterpret_cast<const __m128i*>(memory.data() + team.index() * half);
       __m128i sums[4] = {};
       for (size_t i = 0; i < half / 2; i += 4) {
+        _mm_prefetch(reinterpret_cast<const char*>(from + i + 512), _MM_HINT_T0);
         for (int j = 0; j < 4; ++j) sums[j] = _mm_xor_si128(sums[j], _mm_loadu_si128(from + i + j));
       }
       for (__m128i& sum : sums) benchmark::DoNotOptimize(sum);

@@ -14,9 +14,11 @@ constexpr float f16_to_f32(uint16_t half) {
   const uint32_t magnitude = half & 0x7fff;
   if (magnitude >= 0x7c00)
     return std::bit_cast<float>(sign | 0x7f800000 | (magnitude & 0x3ff) << 13);
-  // A small float with these bits is too small by exactly 2^112, normal or not.
-  const float scaled = std::bit_cast<float>(magnitude << 13) * 0x1p112f;
-  return std::bit_cast<float>(sign | std::bit_cast<uint32_t>(scaled));
+  // Subnormals are whole multiples of 2^-24; not by f32 subnormals, which are slow to multiply.
+  const float small = static_cast<float>(magnitude) * 0x1p-24f;
+  const uint32_t bits =
+      magnitude < 0x400 ? std::bit_cast<uint32_t>(small) : (magnitude << 13) + 0x38000000;
+  return std::bit_cast<float>(sign | bits);
 }
 
 constexpr float bf16_to_f32(uint16_t bits) {

@@ -15,8 +15,11 @@ namespace avx512 {
 namespace {
 
 constexpr uint32_t kTileRows = 6;
-constexpr uint32_t kFewRows = 4;       // up to here, no expansion
-constexpr uint32_t kChunkBlocks = 16;  // a multiple of kSuperBlocks
+constexpr uint32_t kFewRowsMax = 8;  // up to here, no expansion
+// How far ahead of a walk over packed codes memory is fetched. Measured on a Sapphire Rapids: one
+// row at 25 GB/s with it and 17 without; a loop that only reads reaches the same two figures.
+constexpr size_t kPrefetchBytes = 8192;
+constexpr uint32_t kChunkBlocks = 20;  // 20 to 30 KiB for a pair of panels
 
 // One block of a panel, expanded.
 template <PackedFormat kFormat>
@@ -158,30 +161,15 @@ SPILLWAY_AVX512 void run_tile(const MatmulJob& job, const Tile<kFormat, kPanels>
 
 template <PackedFormat kFormat, int kPanels>
 SPILLWAY_AVX512 void run_tiles(const MatmulJob& job, Tile<kFormat, kPanels> tile, float* y) {
-  const RowTiles tiles(job.x.rows, kTileRows);
+  using RunTile = void (*)(const MatmulJob&, const Tile<kFormat, kPanels>&, uint32_t row);
+  static constexpr RunTile kRunTile[kTileRows] = {
+      run_tile<kFormat, kPanels, 1>, run_tile<kFormat, kPanels, 2>, run_tile<kFormat, kPanels, 3>,
+      run_tile<kFormat, kPanels, 4>, run_tile<kFormat, kPanels, 5>, run_tile<kFormat, kPanels, 6>};
+  const EvenParts tiles(job.x.rows, kTileRows);
   for (uint32_t i = 0; i < tiles.count; ++i) {
     const uint32_t row = tiles.first(i);
     tile.y = y + row * job.y_stride;
-    switch (tiles.first(i + 1) - row) {
-      case 1:
-        run_tile<kFormat, kPanels, 1>(job, tile, row);
-        break;
-      case 2:
-        run_tile<kFormat, kPanels, 2>(job, tile, row);
-        break;
-      case 3:
-        run_tile<kFormat, kPanels, 3>(job, tile, row);
-        break;
-      case 4:
-        run_tile<kFormat, kPanels, 4>(job, tile, row);
-        break;
-      case 5:
-        run_tile<kFormat, kPanels, 5>(job, tile, row);
-        break;
-      case 6:
-        run_tile<kFormat, kPanels, 6>(job, tile, row);
-        break;
-    }
+    kRunTile[tiles.first(i + 1) - row - 1](job, tile, row);
   }
 }
 
@@ -194,8 +182,10 @@ SPILLWAY_AVX512 void many_rows(const MatmulJob& job, uint32_t panel) {
   for (int p = 0; p < kPanels; ++p) {
     tile.columns[p] = static_cast<__mmask16>((1u << job.columns_of(panel + p)) - 1);
   }
-  for (uint32_t first = 0; first < job.w->blocks(); first += kChunkBlocks) {
-    const uint32_t end = std::min(first + kChunkBlocks, job.w->blocks());
+  const EvenParts chunks(job.w->blocks(), kChunkBlocks);
+  for (uint32_t i = 0; i < chunks.count; ++i) {
+    const uint32_t first = chunks.first(i);
+    const uint32_t end = chunks.first(i + 1);
     for (int p = 0; p < kPanels; ++p) {
       expand<kFormat>(job, panel + p, first, end, expanded + p * kChunkBlocks);
     }
@@ -219,6 +209,8 @@ SPILLWAY_AVX512_INLINE void dot_vector(const std::byte* codes, const int8_t* val
 template <PackedFormat kFormat, int kRows>
 SPILLWAY_AVX512 void few_rows(const MatmulJob& job, uint32_t panel) {
   constexpr int kHalves = kFormat.has_halves() ? 2 : 1;
+  // Few rows need a second chain to hide the latency of the dot products.
+  constexpr bool kTwoChains = kHalves == 2 || kRows <= 2;
   const Activations& x = job.x;
   const size_t row_blocks = x.blocks();
   const std::byte* from = job.w->panel(panel);
@@ -233,18 +225,23 @@ SPILLWAY_AVX512 void few_rows(const MatmulJob& job, uint32_t panel) {
       high[r] =
           kHalves == 2 ? first_dot<kFormat>(x, b + r * row_blocks, 1) : _mm512_setzero_si512();
     }
+    for (size_t line = 0; line < kFormat.code_bytes() + kFormat.scale_bytes(); line += 64) {
+      _mm_prefetch(reinterpret_cast<const char*>(codes + kPrefetchBytes + line), _MM_HINT_T0);
+    }
     const int8_t* values = x.values + b * kBlockInputs;
     dot_vector<kFormat, 0, kRows>(codes, values, x.inputs, low);
     dot_vector<kFormat, 1, kRows>(codes, values, x.inputs, low);
     dot_vector<kFormat, 2, kRows>(codes, values, x.inputs, low);
     dot_vector<kFormat, 3, kRows>(codes, values, x.inputs, low);
-    dot_vector<kFormat, 4, kRows>(codes, values, x.inputs, high);
-    dot_vector<kFormat, 5, kRows>(codes, values, x.inputs, high);
-    dot_vector<kFormat, 6, kRows>(codes, values, x.inputs, high);
-    dot_vector<kFormat, 7, kRows>(codes, values, x.inputs, high);
+    __m512i* second = kTwoChains ? high : low;
+    dot_vector<kFormat, 4, kRows>(codes, values, x.inputs, second);
+    dot_vector<kFormat, 5, kRows>(codes, values, x.inputs, second);
+    dot_vector<kFormat, 6, kRows>(codes, values, x.inputs, second);
+    dot_vector<kFormat, 7, kRows>(codes, values, x.inputs, second);
     const BlockScales scales = block_scales<kFormat>(from, b);
     for (int r = 0; r < kRows; ++r) {
-      const __m512i both[2] = {kHalves == 2 ? low[r] : _mm512_add_epi32(low[r], high[r]), high[r]};
+      constexpr bool kSum = kHalves == 1 && kTwoChains;
+      const __m512i both[2] = {kSum ? _mm512_add_epi32(low[r], high[r]) : low[r], high[r]};
       sums[r] = add_block<kFormat>(sums[r], both, scales, x, b + r * row_blocks);
     }
   }
@@ -257,23 +254,11 @@ SPILLWAY_AVX512 void few_rows(const MatmulJob& job, uint32_t panel) {
 
 template <PackedFormat kFormat>
 void run_format(const MatmulJob& job, uint32_t first, uint32_t end) {
-  if (job.x.rows <= kFewRows) {
-    for (uint32_t panel = first; panel < end; ++panel) {
-      switch (job.x.rows) {
-        case 1:
-          few_rows<kFormat, 1>(job, panel);
-          break;
-        case 2:
-          few_rows<kFormat, 2>(job, panel);
-          break;
-        case 3:
-          few_rows<kFormat, 3>(job, panel);
-          break;
-        case 4:
-          few_rows<kFormat, 4>(job, panel);
-          break;
-      }
-    }
+  static constexpr void (*kFewRows[kFewRowsMax])(const MatmulJob&, uint32_t) = {
+      few_rows<kFormat, 1>, few_rows<kFormat, 2>, few_rows<kFormat, 3>, few_rows<kFormat, 4>,
+      few_rows<kFormat, 5>, few_rows<kFormat, 6>, few_rows<kFormat, 7>, few_rows<kFormat, 8>};
+  if (job.x.rows <= kFewRowsMax) {
+    for (uint32_t panel = first; panel < end; ++panel) kFewRows[job.x.rows - 1](job, panel);
     return;
   }
   uint32_t panel = first;
@@ -281,12 +266,40 @@ void run_format(const MatmulJob& job, uint32_t first, uint32_t end) {
   if (panel < end) many_rows<kFormat, 1>(job, panel);
 }
 
+// What matmul_floats.inc needs: one vector is a whole panel.
+constexpr uint32_t kLanes = 16;
+constexpr uint32_t kPanelVectors = 1;
+using Floats = __m512;
+SPILLWAY_AVX512_INLINE Floats zeros() { return _mm512_setzero_ps(); }
+SPILLWAY_AVX512_INLINE Floats load_floats(const float* from) { return _mm512_loadu_ps(from); }
+SPILLWAY_AVX512_INLINE void store_floats(float* to, Floats x) { _mm512_storeu_ps(to, x); }
+SPILLWAY_AVX512_INLINE Floats broadcast(float value) { return _mm512_set1_ps(value); }
+SPILLWAY_AVX512_INLINE Floats multiply_add(Floats a, Floats b, Floats c) {
+  return _mm512_fmadd_ps(a, b, c);
+}
+SPILLWAY_AVX512_INLINE Floats from_f16(const std::byte* from) { return f16_vector(from); }
+SPILLWAY_AVX512_INLINE Floats from_bf16(const std::byte* from) {
+  const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
+}
+
+#define SPILLWAY_TARGET SPILLWAY_AVX512
+#define SPILLWAY_INLINE SPILLWAY_AVX512_INLINE
+#include "kernels/matmul_floats.inc"
+
 }  // namespace
 }  // namespace avx512
 
 void matmul_panels_avx512(const MatmulJob& job, uint32_t first, uint32_t end) {
+  using avx512::run_floats;
   using avx512::run_format;
   switch (job.w->type()) {
+    case TensorType::kF32:
+      return run_floats<TensorType::kF32>(job, first, end);
+    case TensorType::kF16:
+      return run_floats<TensorType::kF16>(job, first, end);
+    case TensorType::kBf16:
+      return run_floats<TensorType::kBf16>(job, first, end);
     case TensorType::kQ4_0:
       return run_format<packed_format(TensorType::kQ4_0)>(job, first, end);
     case TensorType::kQ4_1:
@@ -309,9 +322,8 @@ void matmul_panels_avx512(const MatmulJob& job, uint32_t first, uint32_t end) {
       return run_format<packed_format(TensorType::kQ6_K)>(job, first, end);
     case TensorType::kIq4Nl:
       return run_format<packed_format(TensorType::kIq4Nl)>(job, first, end);
-    default:
-      check_failed("a quantised tensor type", __FILE__, __LINE__);
   }
+  check_failed("a tensor type that Spillway computes with", __FILE__, __LINE__);
 }
 
 }  // namespace spillway::kernels

@@ -1,4 +1,5 @@
-// What matmul() hands to a level's kernels, and how they cut rows into tiles. Internal to kernels/.
+// What matmul() hands to a level's kernels, and how they cut rows and blocks into parts. Internal
+// to kernels/.
 #pragma once
 
 #include <algorithm>
@@ -21,20 +22,21 @@ struct MatmulJob {
   }
 };
 
-// Computes the panels [first, end) of y for all rows.
-using PanelKernel = void (*)(const MatmulJob& job, uint32_t first, uint32_t end);
-
+// Each level's kernels compute the panels [first, end) of y for all rows; there is at least one.
+void matmul_panels_baseline(const MatmulJob& job, uint32_t first, uint32_t end);
+void matmul_panels_avx2(const MatmulJob& job, uint32_t first, uint32_t end);
+void matmul_panels_avxvnni(const MatmulJob& job, uint32_t first, uint32_t end);
 void matmul_panels_avx512(const MatmulJob& job, uint32_t first, uint32_t end);
 
-// `rows` cut into the fewest tiles of at most `rows_max`, all of nearly the same height.
-struct RowTiles {
-  uint32_t rows;
+// `items` cut into the fewest parts of at most `items_max`, all of nearly the same size.
+struct EvenParts {
+  uint32_t items;
   uint32_t count;
 
-  RowTiles(uint32_t rows_in, uint32_t rows_max)
-      : rows(rows_in), count((rows_in + rows_max - 1) / rows_max) {}
-  uint32_t first(uint32_t tile) const {
-    return static_cast<uint32_t>(uint64_t{rows} * tile / count);
+  EvenParts(uint32_t items_in, uint32_t items_max)
+      : items(items_in), count((items_in + items_max - 1) / items_max) {}
+  uint32_t first(uint32_t part) const {
+    return static_cast<uint32_t>(uint64_t{items} * part / count);
   }
 };
 

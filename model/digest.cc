@@ -17,11 +17,15 @@ uint64_t finish(uint64_t x) {
 
 }  // namespace
 
-// Each lane takes one word by a step that is invertible in the word, so a single changed word
-// always changes its lane; lanes are independent, which keeps four multiplications in flight.
+// Each lane takes one word by a 64 x 64 bit product whose halves are folded, so that a change in
+// any bit of the word spreads over the lane; lanes are independent, which keeps four products in
+// flight.
 void Digest::mix(const uint64_t (&words)[4]) {
+  __extension__ using Product = unsigned __int128;
   for (int i = 0; i < 4; ++i) {
-    lanes_[i] = std::rotl((lanes_[i] ^ words[i]) * kOdd, 31) + 0x165667b19e3779f9;
+    const Product product = Product{lanes_[i] ^ words[i]} * kOdd;
+    lanes_[i] =
+        static_cast<uint64_t>(product >> 64) + std::rotl(static_cast<uint64_t>(product), 23);
   }
 }
 

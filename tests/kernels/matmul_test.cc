@@ -76,7 +76,7 @@ TEST_P(MatmulTest, every_size_and_team_gives_the_bits_of_the_plain_twin) {
       const uint32_t inputs = block * blocks;
       const auto file = random_rows(type, outputs, inputs, outputs * 7 + blocks);
       const auto w = PackedMatrix::pack(level, type, file.data(), {outputs, inputs});
-      for (const uint32_t rows : {1u, 2u, 3u, 11u, 12u, 13u, 32u}) {
+      for (const uint32_t rows : {0u, 1u, 2u, 3u, 4u, 5u, 6u, 7u, 8u, 9u, 11u, 12u, 13u, 32u}) {
         const auto x = padded_rows(rows, inputs, rows);
         const auto expected = reference(w, x, rows);
         for (const uint32_t workers : {1u, 2u}) {

@@ -21,7 +21,7 @@ struct HarnessOptions {
   uint32_t threads = 1;
   uint32_t tile_rows = 512;
   uint32_t page_tokens = 16;
-  uint32_t pages = 64;  // of each group
+  uint32_t pages = 128;  // of each group
 };
 
 // A sequence's pages in each group.
