@@ -106,17 +106,24 @@ void BpeEncoder::index_merges(const TokenizerData& data) {
   }
 }
 
-void BpeEncoder::encode(std::string_view text, std::vector<TokenId>& tokens) const {
+void BpeEncoder::encode(std::span<const TextPart> parts, std::vector<TokenId>& tokens) const {
   Pretokenizer::Scratch scratch;
   std::vector<size_t> word_bytes;
-  pretokenizer_.split(text, scratch, word_bytes);
-  WordCache cache(text.size());
+  WordCache cache(text_bytes(parts));
   Work work;
-  size_t at = 0;
-  for (const size_t bytes : word_bytes) {
-    cache.append(text.substr(at, bytes), tokens,
-                 [&](std::string_view word) { encode_word(word, work, tokens); });
-    at += bytes;
+  for (const TextPart& part : parts) {
+    if (part.token >= 0) {
+      tokens.push_back(part.token);
+      continue;
+    }
+    word_bytes.clear();
+    pretokenizer_.split(part.text, scratch, word_bytes);
+    size_t at = 0;
+    for (const size_t bytes : word_bytes) {
+      cache.append(part.text.substr(at, bytes), tokens,
+                   [&](std::string_view word) { encode_word(word, work, tokens); });
+      at += bytes;
+    }
   }
 }
 

@@ -5,12 +5,14 @@
 
 #include <array>
 #include <deque>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "model/flat_index.h"
 #include "model/pretokenizer.h"
+#include "model/text_part.h"
 #include "model/tokenizer_data.h"
 #include "model/vocabulary.h"
 #include "runtime/result.h"
@@ -22,10 +24,10 @@ class BpeEncoder {
   // `vocabulary` must outlive the encoder and stay where it is. The error names what is missing.
   static Result<BpeEncoder> create(const TokenizerData& data, const Vocabulary& vocabulary);
 
-  // Appends the text's tokens. O(n log n) for a word of n bytes, linear for ordinary text.
+  // Appends the parts' tokens. O(n log n) for a word of n bytes, linear for ordinary text.
   // A byte that no token stands for is left out, as the models' own tokenizers do (SmolLM's
   // vocabulary lacks most control characters); one that UTF-8 never has becomes U+FFFD.
-  void encode(std::string_view text, std::vector<TokenId>& tokens) const;
+  void encode(std::span<const TextPart> parts, std::vector<TokenId>& tokens) const;
 
   bool adds_bos() const { return pretokenizer_.adds_bos(); }
 

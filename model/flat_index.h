@@ -1,4 +1,4 @@
-// Two read-mostly hash tables for tokenizers: one array each, linear probing, at most half full.
+// Two read-mostly hash tables for tokenizers: one array each, linear probing, at most 3/4 full.
 // Filled once, then any thread may look things up.
 #pragma once
 
@@ -33,14 +33,14 @@ class StringIndex {
  public:
   static constexpr uint32_t kAbsent = UINT32_MAX;
 
-  explicit StringIndex(size_t count = 0) : slots_(std::bit_ceil(2 * count + 2)) {}
+  explicit StringIndex(size_t count = 0) : slots_(std::bit_ceil(count * 4 / 3 + 2)) {}
 
-  // The id that is there already, or `id`, which is there now.
+  // The id that is there already, or `id`, which is there now. REQUIRES: key under 4 GiB.
   uint32_t insert(std::string_view key, uint32_t id) {
-    if (2 * (count_ + 1) > slots_.size()) grow();
+    if (4 * (count_ + 1) > 3 * slots_.size()) grow();
     Slot& slot = slots_[find_slot(key)];
     if (slot.id == kAbsent) {
-      slot = {key, id};
+      slot = {key.data(), static_cast<uint32_t>(key.size()), id};
       ++count_;
     }
     return slot.id;
@@ -49,15 +49,18 @@ class StringIndex {
   uint32_t find(std::string_view key) const { return slots_[find_slot(key)].id; }
 
  private:
-  struct Slot {
-    std::string_view key;
+  struct Slot {  // 16 bytes: a quarter of a cache line
+    const char* data = nullptr;
+    uint32_t bytes = 0;
     uint32_t id = kAbsent;
+
+    std::string_view key() const { return {data, bytes}; }
   };
 
   size_t find_slot(std::string_view key) const {
     const size_t mask = slots_.size() - 1;
     size_t at = hash_bytes(key) & mask;
-    while (slots_[at].id != kAbsent && slots_[at].key != key) at = (at + 1) & mask;
+    while (slots_[at].id != kAbsent && slots_[at].key() != key) at = (at + 1) & mask;
     return at;
   }
 
@@ -65,7 +68,7 @@ class StringIndex {
     std::vector<Slot> old(2 * slots_.size());
     old.swap(slots_);
     for (const Slot& slot : old) {
-      if (slot.id != kAbsent) slots_[find_slot(slot.key)] = slot;
+      if (slot.id != kAbsent) slots_[find_slot(slot.key())] = slot;
     }
   }
 
@@ -82,7 +85,7 @@ class MergeIndex {
   };
 
   // REQUIRES: at most `count` pairs are inserted.
-  explicit MergeIndex(size_t count = 0) : slots_(std::bit_ceil(2 * count + 2)) {}
+  explicit MergeIndex(size_t count = 0) : slots_(std::bit_ceil(count * 4 / 3 + 2)) {}
 
   // The first merge of a pair counts.
   void insert(uint32_t left, uint32_t right, Merge merge) {

@@ -24,6 +24,13 @@ bool strips_right(std::string_view text) {
   return text != "<unk>" && text != "<s>" && text != "<|endoftext|>";
 }
 
+bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+
+std::string_view trim_right(std::string_view text) {
+  while (!text.empty() && is_space(text.back())) text.remove_suffix(1);
+  return text;
+}
+
 }  // namespace
 
 SpecialTokens::SpecialTokens(const TokenizerData& data, const Vocabulary& vocabulary) : nodes_(1) {
@@ -85,9 +92,27 @@ SpecialTokens::Found SpecialTokens::find_at(std::string_view text, size_t at,
   return found;
 }
 
-std::string_view SpecialTokens::trim_right(std::string_view text) {
-  while (!text.empty() && is_space(text.back())) text.remove_suffix(1);
-  return text;
+void SpecialTokens::split(std::string_view text, bool parse_control,
+                          std::vector<TextPart>& parts) const {
+  size_t begin = 0;
+  size_t at = 0;
+  bool after_special = true;
+  while (at < text.size()) {
+    const Found found = find_at(text, at, parse_control);
+    if (found.token < 0) {
+      ++at;
+      continue;
+    }
+    std::string_view before = text.substr(begin, at - begin);
+    if (found.strips_left) before = trim_right(before);
+    if (!before.empty()) parts.push_back({-1, before, after_special});
+    parts.push_back({found.token, {}, false});
+    after_special = true;
+    at += found.bytes;
+    while (found.strips_right && at < text.size() && is_space(text[at])) ++at;
+    begin = at;
+  }
+  if (begin < text.size()) parts.push_back({-1, text.substr(begin), after_special});
 }
 
 }  // namespace spillway::model

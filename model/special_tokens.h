@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "model/text_part.h"
 #include "model/tokenizer_data.h"
 #include "model/vocabulary.h"
 
@@ -16,28 +17,9 @@ class SpecialTokens {
  public:
   SpecialTokens(const TokenizerData& data, const Vocabulary& vocabulary);
 
-  // Calls on_text(std::string_view) and on_token(TokenId) for the parts of the text in order; a
-  // part of text is not empty. Control tokens are found only if `parse_control` (case M2).
-  template <class OnText, class OnToken>
-  void split(std::string_view text, bool parse_control, OnText on_text, OnToken on_token) const {
-    size_t begin = 0;
-    size_t at = 0;
-    while (at < text.size()) {
-      const Found found = find_at(text, at, parse_control);
-      if (found.token < 0) {
-        ++at;
-        continue;
-      }
-      std::string_view before = text.substr(begin, at - begin);
-      if (found.strips_left) before = trim_right(before);
-      if (!before.empty()) on_text(before);
-      on_token(found.token);
-      at += found.bytes;
-      while (found.strips_right && at < text.size() && is_space(text[at])) ++at;
-      begin = at;
-    }
-    if (begin < text.size()) on_text(text.substr(begin));
-  }
+  // Appends the parts of the text in order. Control tokens are found only if `parse_control`
+  // (case M2).
+  void split(std::string_view text, bool parse_control, std::vector<TextPart>& parts) const;
 
  private:
   struct Node {
@@ -56,8 +38,6 @@ class SpecialTokens {
     bool strips_right = false;
   };
 
-  static bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
-  static std::string_view trim_right(std::string_view text);
   Found find_at(std::string_view text, size_t at, bool parse_control) const;
   uint32_t child(uint32_t node, char byte) const;
   uint32_t add_path(std::string_view text);

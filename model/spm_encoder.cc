@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
 #include <limits>
 
 #include "model/utf8.h"
@@ -72,6 +73,10 @@ struct SpmEncoder::Pair {
 };
 
 struct SpmEncoder::Work {
+  explicit Work(size_t text_bytes) : cache(text_bytes) {}
+
+  WordCache cache;
+  std::deque<std::string> changed;  // what the cache's words lie in; they stay in place
   std::vector<Symbol> symbols;
   std::vector<Pair> heap;
 };
@@ -135,30 +140,46 @@ bool SpmEncoder::may_join(uint32_t left, uint32_t right) const {
   return (neighbours_[bit / 64] >> (bit % 64) & 1) != 0;
 }
 
-std::string SpmEncoder::normalized(std::string_view text, bool after_special) const {
-  std::string out = unescape(text);
+bool SpmEncoder::needs_change(const TextPart& part) const {
+  return removes_extra_whitespace_ || (adds_space_prefix_ && part.after_special) ||
+         part.text.find(kEscapedSpace) != part.text.npos;
+}
+
+std::string SpmEncoder::changed(const TextPart& part) const {
+  std::string out = unescape(part.text);
   if (removes_extra_whitespace_) out = single_spaced(out);
-  if (adds_space_prefix_ && after_special) out.insert(0, 1, ' ');
+  if (adds_space_prefix_ && part.after_special) out.insert(0, 1, ' ');
   return out;
 }
 
-void SpmEncoder::encode(std::string_view text, bool after_special,
-                        std::vector<TokenId>& tokens) const {
-  const std::string line = normalized(text, after_special);
-  WordCache cache(line.size());
-  Work work;
+void SpmEncoder::encode(std::span<const TextPart> parts, std::vector<TokenId>& tokens) const {
+  Work work(text_bytes(parts));
+  for (const TextPart& part : parts) {
+    if (part.token >= 0) {
+      tokens.push_back(part.token);
+    } else if (needs_change(part)) {
+      encode_text(work.changed.emplace_back(changed(part)), work, tokens);
+    } else {
+      encode_text(part.text, work, tokens);
+    }
+  }
+}
+
+// Cuts the text where no token can span, and merges within the segments.
+void SpmEncoder::encode_text(std::string_view text, Work& work,
+                             std::vector<TokenId>& tokens) const {
   size_t begin = 0;
-  while (begin < line.size()) {
-    Character left = character_at(line, begin);
+  while (begin < text.size()) {
+    Character left = character_at(text, begin);
     size_t end = begin + left.bytes;
-    while (end < line.size()) {
-      const Character right = character_at(line, end);
+    while (end < text.size()) {
+      const Character right = character_at(text, end);
       if (!may_join(left.code_point, right.code_point)) break;
       end += right.bytes;
       left = right;
     }
-    cache.append(std::string_view(line).substr(begin, end - begin), tokens,
-                 [&](std::string_view segment) { encode_segment(segment, work, tokens); });
+    work.cache.append(text.substr(begin, end - begin), tokens,
+                      [&](std::string_view segment) { encode_segment(segment, work, tokens); });
     begin = end;
   }
 }

@@ -5,11 +5,13 @@
 
 #include <array>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "model/flat_index.h"
+#include "model/text_part.h"
 #include "model/tokenizer_data.h"
 #include "model/vocabulary.h"
 #include "runtime/result.h"
@@ -27,10 +29,9 @@ class SpmEncoder {
   // A space goes before a text at its beginning and behind each special token.
   bool adds_space_prefix() const { return adds_space_prefix_; }
 
-  // Appends the tokens of a text without special tokens. `after_special`: it begins the whole text
-  // or follows a special token. O(n log n) at worst, linear for ordinary text. A byte that no token
+  // Appends the parts' tokens. O(n log n) at worst, linear for ordinary text. A byte that no token
   // stands for becomes U+FFFD, or the unknown token, or nothing, whichever the vocabulary has.
-  void encode(std::string_view text, bool after_special, std::vector<TokenId>& tokens) const;
+  void encode(std::span<const TextPart> parts, std::vector<TokenId>& tokens) const;
 
  private:
   struct Symbol;
@@ -41,7 +42,9 @@ class SpmEncoder {
   void index_tokens(const TokenizerData& data, const Vocabulary& vocabulary);
   void note_neighbours(std::string_view token);
   bool may_join(uint32_t left, uint32_t right) const;
-  std::string normalized(std::string_view text, bool after_special) const;
+  bool needs_change(const TextPart& part) const;
+  std::string changed(const TextPart& part) const;
+  void encode_text(std::string_view text, Work& work, std::vector<TokenId>& tokens) const;
   void encode_segment(std::string_view segment, Work& work, std::vector<TokenId>& tokens) const;
   void merge_symbols(std::string_view segment, Work& work) const;
   void push_pair(std::string_view segment, Work& work, uint32_t left, uint32_t right) const;

@@ -38,22 +38,14 @@ class ModelTokenizer final : public Tokenizer {
   }
 
   std::vector<TokenId> encode(std::string_view text, EncodeOptions options) const override {
+    std::vector<TextPart> parts;
+    special_.split(text, options.parse_special, parts);
     std::vector<TokenId> tokens;
-    const bool added_bos = options.add_special && adds_bos_;
-    if (added_bos) tokens.push_back(bos_);
-    bool after_special = true;
-    special_.split(
-        text, options.parse_special,
-        [&](std::string_view part) {
-          encode_text(part, after_special, tokens);
-          after_special = false;
-        },
-        [&](TokenId token) {
-          after_special = true;
-          // The text brought its own: there is exactly one (case M2).
-          if (token == bos_ && added_bos && tokens.size() == 1) return;
-          tokens.push_back(token);
-        });
+    // Where the text brings its own BOS, that one counts: there is exactly one (case M2).
+    const bool brings_bos = !parts.empty() && parts[0].token >= 0 && parts[0].token == bos_;
+    if (options.add_special && adds_bos_ && !brings_bos) tokens.push_back(bos_);
+    if (const auto* bpe = std::get_if<BpeEncoder>(&encoder_)) bpe->encode(parts, tokens);
+    if (const auto* spm = std::get_if<SpmEncoder>(&encoder_)) spm->encode(parts, tokens);
     if (options.add_special && adds_eos_ && (tokens.empty() || tokens.back() != eos_)) {
       tokens.push_back(eos_);
     }
@@ -87,14 +79,6 @@ class ModelTokenizer final : public Tokenizer {
   void finish(const TokenizerData& data, bool adds_bos_by_default) {
     adds_bos_ = bos_ >= 0 && data.adds_bos.value_or(adds_bos_by_default);
     adds_eos_ = eos_ >= 0 && data.adds_eos.value_or(false);
-  }
-
-  void encode_text(std::string_view text, bool after_special, std::vector<TokenId>& tokens) const {
-    if (const auto* bpe = std::get_if<BpeEncoder>(&encoder_)) {
-      bpe->encode(text, tokens);
-    } else if (const auto* spm = std::get_if<SpmEncoder>(&encoder_)) {
-      spm->encode(text, after_special, tokens);
-    }
   }
 
   Vocabulary vocabulary_;
