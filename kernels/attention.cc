@@ -93,7 +93,7 @@ AttentionPlan::Impl::Impl(CpuLevel level, const KvGroupLayout& shape_of_kv,
       group_heads(shape.heads / shape_of_kv.kv_heads),
       padded_dim((shape_of_kv.head_dim + 15) / 16 * 16) {}
 
-// The tile of a unit: its rows' q packed and scaled, and what each sees.
+// The tile of a unit: its rows' q, scaled, and what each sees.
 AttentionTile AttentionPlan::Impl::make_tile(const AttentionUnit& unit, uint32_t layer,
                                              const AttentionRows& rows, Workspace& space) {
   const AttentionSequence& sequence = sequences[unit.sequence];
@@ -105,8 +105,7 @@ AttentionTile AttentionPlan::Impl::make_tile(const AttentionUnit& unit, uint32_t
     space.end[r] = sequence.position + offset + 1;
     const float* q =
         rows.q + (sequence.first_row + offset) * rows.q_stride + head_column(unit.kv_head, row);
-    float* packed = space.q.data() + r / kRowGroup * kRowGroup * dims + r % kRowGroup;
-    for (uint32_t d = 0; d < dims; ++d) packed[d * kRowGroup] = q[d] * scaling.query;
+    kernels.scale_query(space.q.data() + size_t{r} * dims, q, scaling.query, dims);
   }
   return {.layout = &layout,
           .kv = &sequence.kv,

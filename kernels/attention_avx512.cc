@@ -19,6 +19,7 @@ constexpr int kVectorsAtOnce = 4;
 constexpr AttentionKernels kKernels{
     .fused = true,
     .narrow = narrow,
+    .scale_query = scale_query,
     .attend_split = attend_split,
     .merge = merge,
     .finish = finish,

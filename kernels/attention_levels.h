@@ -46,6 +46,7 @@ struct AttentionKernels {
   bool fused = false;  // a product and a sum round once
   // `to` = the n elements of `from` in the 16-bit type; F16 saturates at +-65504.
   void (*narrow)(uint16_t* to, const float* from, size_t n, KvType type);
+  void (*scale_query)(float* to, const float* from, float factor, uint32_t dims);
   // Computes tile.part over the split of this index.
   void (*attend_split)(const AttentionTile& tile, uint32_t split);
   // Merges the sums of one more split into those of all before it, for `rows` rows.
