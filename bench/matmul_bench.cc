@@ -119,6 +119,30 @@ void product(benchmark::State& state, CpuLevel level, const Case& c, uint32_t ro
          static_cast<double>(matrices[0].bytes()) * count);
 }
 
+// Rounding 512 rows to int8, and looking up 512 rows of an embedding.
+void quantizing(benchmark::State& state, CpuLevel level) {
+  constexpr uint32_t kRows = 512;
+  constexpr uint32_t kInputs = 576;
+  const std::vector<float> x(kRows * kInputs, 1.0f);
+  const ActivationBuffer buffer(level, x.size());
+  const Activations view = buffer.view(x.data(), kInputs, kRows, kInputs);
+  for (auto _ : state) {
+    state.SetIterationTime(run_workers([&](Team& team) { quantize(team, view); }));
+  }
+}
+
+void looking_up(benchmark::State& state, TensorType type) {
+  constexpr uint32_t kRows = 512;
+  const Case c{"", type, {kRows, 1024}};
+  const auto matrices = make_matrices(CpuLevel::kBaseline, c, 0);
+  std::vector<float> row(c.shape.inputs);
+  for (auto _ : state) {
+    state.SetIterationTime(run_workers([&](Team&) {
+      for (uint32_t i = 0; i < kRows; ++i) matrices[0].dequantize(i * 7 % kRows, row.data());
+    }));
+  }
+}
+
 __attribute__((target("avx512f,avx512vnni"))) void dot_loop(uint64_t rounds) {
   __m512i sums[12];
   for (__m512i& sum : sums) sum = _mm512_setzero_si512();
@@ -173,7 +197,13 @@ int main(int argc, char** argv) {
   using namespace spillway::kernels;
   add("read bandwidth", read_bandwidth);
   if (cpu_features().has(CpuLevel::kAvx512)) add("int8 dot peak", int8_dot_peak);
+  for (const TensorType type : {TensorType::kQ8_0, TensorType::kQ5_0, TensorType::kQ6_K}) {
+    add("look up 512 rows of 1024/" + tensor_type_name(type),
+        [type](benchmark::State& state) { looking_up(state, type); });
+  }
   for (const CpuLevel level : available_cpu_levels()) {
+    add(std::string(cpu_level_name(level)) + "/quantize 512 rows of 576",
+        [level](benchmark::State& state) { quantizing(state, level); });
     for (const Case& c : kCases) {
       for (const uint32_t rows : {1u, 2u, 4u, 8u, 32u, 512u}) {
         const std::string name = std::string(cpu_level_name(level)) + "/" + c.name + "/" +

@@ -106,6 +106,7 @@ SPILLWAY_AVX512 void run_tile(const MatmulJob& job, const Tile<kFormat, kPanels>
   for (int r = 0; r < kRows; ++r) {
     for (int p = 0; p < kPanels; ++p) {
       const float* from = tile.y + r * job.y_stride + p * kPanelColumns;
+      __builtin_prefetch(from, 1);
       sums[r][p] = tile.first_block == 0 ? _mm512_setzero_ps()
                                          : _mm512_maskz_loadu_ps(tile.columns[p], from);
     }

@@ -18,7 +18,7 @@ using Ints = __m128i;
 using Floats = __m128;
 
 SPILLWAY_INLINE Ints load_ints(const void* from) {
-  return _mm_loadu_si128(static_cast<const __m128i*>(from));
+  return _mm_load_si128(static_cast<const __m128i*>(from));
 }
 SPILLWAY_INLINE void store_ints(void* to, Ints x) { _mm_store_si128(static_cast<__m128i*>(to), x); }
 SPILLWAY_INLINE Ints bytes_of(int value) { return _mm_set1_epi8(static_cast<char>(value)); }
@@ -51,8 +51,8 @@ SPILLWAY_INLINE Ints magnitudes(Ints x) { return _mm_abs_epi8(x); }
 SPILLWAY_INLINE Ints with_sign_of(Ints x, Ints sign) { return _mm_sign_epi8(x, sign); }
 
 SPILLWAY_INLINE Floats zeros() { return _mm_setzero_ps(); }
-SPILLWAY_INLINE Floats load_floats(const float* from) { return _mm_loadu_ps(from); }
-SPILLWAY_INLINE void store_floats(float* to, Floats x) { _mm_storeu_ps(to, x); }
+SPILLWAY_INLINE Floats load_floats(const float* from) { return _mm_load_ps(from); }
+SPILLWAY_INLINE void store_floats(float* to, Floats x) { _mm_store_ps(to, x); }
 SPILLWAY_INLINE Floats broadcast(float value) { return _mm_set1_ps(value); }
 SPILLWAY_INLINE Floats to_floats(Ints x) { return _mm_cvtepi32_ps(x); }
 SPILLWAY_INLINE Floats multiply(Floats a, Floats b) { return _mm_mul_ps(a, b); }
