@@ -284,8 +284,7 @@ KvCacheStats KvCache::stats() const {
     stats.groups.push_back(group);
   }
   stats.sequences = static_cast<uint32_t>(sequences_.size());
-  stats.sessions = static_cast<uint32_t>(std::count_if(
-      sessions_.begin(), sessions_.end(), [](const auto& held) { return !held.second.empty(); }));
+  stats.sessions = tree_->soft_leases();
   stats.tree_nodes = tree_->node_count();
   stats.tree_namespaces = tree_->space_count();
   stats.remapped_pages = tree_->remapped_pages();

@@ -92,6 +92,7 @@ class PrefixTree {
   uint64_t version() const { return version_; }
   uint64_t node_count() const { return node_count_; }
   uint64_t space_count() const { return spaces_.size(); }
+  uint32_t soft_leases() const { return soft_leases_; }  // that are not empty
   uint64_t remapped_pages() const { return remapped_pages_; }
   uint64_t evicted_pages(uint32_t group) const { return evicted_pages_[group]; }
 
@@ -168,6 +169,7 @@ class PrefixTree {
   uint64_t version_ = 0;
   uint64_t node_count_ = 0;  // roots not counted
   uint64_t transient_count_ = 0;
+  uint32_t soft_leases_ = 0;
   uint64_t remapped_pages_ = 0;
   std::array<uint64_t, kGroupsMax> evicted_pages_{};
 };

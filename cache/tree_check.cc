@@ -28,6 +28,7 @@ class TreeCheck {
     }
     if (nodes_ != tree_.node_count_) fail("the count of nodes is not what a recount gives");
     if (child_nodes_in_map() != nodes_) fail("the map of children misses or repeats a node");
+    if (soft_leases_ != tree_.soft_leases_) fail("the count of soft leases is not a recount's");
     if (candidates_ != tree_.policy_.size()) fail("the policy knows other leaves than may go");
     for (uint32_t g = 0; g < tree_.groups_.size(); ++g) check_group(g);
     return problem_;
@@ -153,6 +154,7 @@ class TreeCheck {
         continue;
       }
       const bool pins = lease->kind_ == LeaseKind::kPin;
+      if (!pins) ++soft_leases_;
       if (!at_root) ++(pins ? ends[lease->end_ - 1].first : ends[lease->end_ - 1].second);
       for (uint32_t g = 0; g < tree_.groups_.size(); ++g) count_lease(*lease, g);
     }
@@ -221,7 +223,7 @@ class TreeCheck {
   const PrefixTree& tree_;
   std::string problem_;
   uint64_t nodes_ = 0;
-  uint32_t candidates_ = 0;
+  uint32_t candidates_ = 0, soft_leases_ = 0;
   std::array<uint32_t, kGroupsMax> listed_{};
   std::vector<std::vector<bool>> seen_;      // [group][page]: in the tree
   std::vector<std::vector<uint32_t>> pins_;  // [group][page]: recounted

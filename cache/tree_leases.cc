@@ -51,6 +51,7 @@ void PrefixTree::link(Lease& lease, Node& node, uint32_t end) {
   lease.tree_ = this;
   lease.end_ = end;
   add_to_list(lease, node);
+  if (lease.kind_ == LeaseKind::kSoft) ++soft_leases_;
   if (end == 0) return;
   Entry& entry = node.at(end - 1);
   ++(lease.kind_ == LeaseKind::kPin ? entry.pin_leases : entry.soft_leases);
@@ -58,6 +59,7 @@ void PrefixTree::link(Lease& lease, Node& node, uint32_t end) {
 
 void PrefixTree::unlink(Lease& lease) {
   remove_from_list(lease);
+  if (lease.kind_ == LeaseKind::kSoft) --soft_leases_;
   if (lease.end_ > 0) {
     Entry& entry = lease.node_->at(lease.end_ - 1);
     uint32_t& leases = lease.kind_ == LeaseKind::kPin ? entry.pin_leases : entry.soft_leases;

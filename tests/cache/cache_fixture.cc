@@ -51,9 +51,10 @@ std::byte* TestCache::page(uint32_t group, PageId page) const {
   return memory_[group].get() + index_of(page) * layouts_[group].page_bytes();
 }
 
-TestSequence TestCache::begin(std::span<const TokenId> tokens, std::string_view tenant) {
+TestSequence TestCache::begin(std::span<const TokenId> tokens, std::string_view tenant,
+                              uint32_t cached_max) {
   TestSequence made;
-  made.sequence = cache_->begin(keys(tokens, tenant), tokens);
+  made.sequence = cache_->begin(keys(tokens, tenant), tokens, cached_max);
   made.tenant = tenant;
   made.tokens.assign(tokens.begin(), tokens.begin() + made.sequence->size());
   return made;

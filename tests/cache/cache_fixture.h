@@ -46,7 +46,8 @@ class TestCache {
     return cache_->match_length(keys(tokens, tenant), tokens);
   }
 
-  TestSequence begin(std::span<const TokenId> tokens, std::string_view tenant = {});
+  TestSequence begin(std::span<const TokenId> tokens, std::string_view tenant = {},
+                     uint32_t cached_max = UINT32_MAX);
   // Reserves, writes and commits `tokens` after what is there, in chunks. False: out of pages.
   bool extend(TestSequence& sequence, std::span<const TokenId> tokens, uint32_t chunk = 32);
   // begin() and extend() by the rest of `tokens`. REQUIRES: the pages suffice.

@@ -39,13 +39,14 @@ CommandDriver::~CommandDriver() {
   real_.leak();
 }
 
-void CommandDriver::begin(const std::string& tenant, const std::vector<TokenId>& prompt) {
+void CommandDriver::begin(const std::string& tenant, const std::vector<TokenId>& prompt,
+                          uint32_t cached_max) {
   if (live_.size() >= kLiveMax) return;
   compare_match(tenant, prompt);
   auto live = std::make_unique<Live>();
-  live->naive = naive_.begin(tenant, prompt);
+  live->naive = naive_.begin(tenant, prompt, cached_max);
   const uint32_t cached = static_cast<uint32_t>(live->naive->tokens.size());
-  live->real = real_.begin(prompt, tenant);
+  live->real = real_.begin(prompt, tenant, cached_max);
   live_.push_back(std::move(live));
   require(live_.back()->real.sequence->cached_tokens() == cached, "begin: another match");
   live_.back()->pending.assign(prompt.begin() + cached, prompt.end());
@@ -103,7 +104,8 @@ bool CommandDriver::run(const Command& command) {
   const size_t index = live_.empty() ? 0 : command.a % live_.size();
   const std::string session = "session " + std::to_string(command.b % 3);
   if (command.op == Op::kBegin) {
-    begin(tenant_of(command.a), prompt_of(command.b, command.c));
+    const uint32_t cached_max = command.a % 8 == 6 ? command.a : UINT32_MAX;
+    begin(tenant_of(command.a), prompt_of(command.b, command.c), cached_max);
   } else if (command.op == Op::kContinue) {
     if (ended_.empty()) return false;
     const auto& [tenant, tokens] = ended_[command.a % ended_.size()];

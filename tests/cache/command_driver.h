@@ -53,7 +53,8 @@ class CommandDriver {
     std::vector<TokenId> pending;  // of the prompt, to compute
   };
 
-  void begin(const std::string& tenant, const std::vector<TokenId>& prompt);
+  void begin(const std::string& tenant, const std::vector<TokenId>& prompt,
+             uint32_t cached_max = UINT32_MAX);
   void extend(Live& live, const Command& command);
   void fork(Live& live);
   void release(size_t index, const std::string& session);

@@ -30,11 +30,12 @@ uint32_t NaiveCache::first_visible(uint32_t group, uint32_t position) const {
 
 // (usable pages, pages on the path)
 std::pair<uint32_t, uint32_t> NaiveCache::match(const std::string& tenant,
-                                                const std::vector<TokenId>& tokens) const {
+                                                const std::vector<TokenId>& tokens,
+                                                uint32_t cached_max) const {
   if (!shape_.prefix_caching) return {0, 0};
   const Path all{tenant, tokens};
   uint32_t path_pages = 0;
-  while ((path_pages + 1) * kPage < tokens.size() &&
+  while ((path_pages + 1) * kPage < tokens.size() && (path_pages + 1) * kPage <= cached_max &&
          cached_.contains(prefix(all, path_pages + 1))) {
     ++path_pages;
   }
@@ -244,9 +245,9 @@ bool NaiveCache::make_room(const PageCounts& pages) {
   return true;
 }
 
-NaiveCache::Handle NaiveCache::begin(const std::string& tenant,
-                                     const std::vector<TokenId>& tokens) {
-  const auto [usable, path_pages] = match(tenant, tokens);
+NaiveCache::Handle NaiveCache::begin(const std::string& tenant, const std::vector<TokenId>& tokens,
+                                     uint32_t cached_max) {
+  const auto [usable, path_pages] = match(tenant, tokens, cached_max);
   NaiveSequence sequence;
   sequence.tenant = shape_.prefix_caching ? tenant : kTransient + std::to_string(transient_++);
   sequence.tokens.assign(tokens.begin(), tokens.begin() + usable * kPage);

@@ -34,7 +34,7 @@ class NaiveCache {
   PageCounts unpinned(const std::string& tenant, const std::vector<TokenId>& tokens) const;
 
   using Handle = std::list<NaiveSequence>::iterator;
-  Handle begin(const std::string& tenant, const std::vector<TokenId>& tokens);
+  Handle begin(const std::string& tenant, const std::vector<TokenId>& tokens, uint32_t cached_max);
   void keep_breakpoint(Handle sequence, uint32_t position);
   bool reserve(Handle sequence, uint32_t count);
   void commit(Handle sequence, const std::vector<TokenId>& tokens);
@@ -68,8 +68,8 @@ class NaiveCache {
   static uint32_t pages_of(const Path& path) { return uint32_t(path.second.size() / kPage); }
   static bool covers(const Path& path, const Path& page);
   uint32_t first_visible(uint32_t group, uint32_t position) const;
-  std::pair<uint32_t, uint32_t> match(const std::string& tenant,
-                                      const std::vector<TokenId>& tokens) const;
+  std::pair<uint32_t, uint32_t> match(const std::string& tenant, const std::vector<TokenId>& tokens,
+                                      uint32_t cached_max = UINT32_MAX) const;
   uint32_t pins(const Path& page, uint32_t group) const;
   uint32_t soft_windows(const Path& page, uint32_t group) const;
   uint32_t children(const Path& page) const;
