@@ -20,7 +20,7 @@ const std::vector<CacheShape>& shapes() {
       {.windows = {0, 32}, .capacity = {30, 14}},
       {.windows = {0, 41}, .capacity = {24, 16}},
       {.windows = {48}, .capacity = {18}},
-      {.windows = {0, 32}, .capacity = {30, 20}, .key_mode = KeyMode::kConstant},
+      {.windows = {0, 32}, .capacity = {80, 60}, .key_mode = KeyMode::kConstant},
       {.windows = {0, 32}, .capacity = {30, 20}, .prefix_caching = false},
       {.windows = {0}, .capacity = {60}},
   };

@@ -15,14 +15,15 @@ void require(bool condition, const char* what) {
 }
 
 // Few different pages, so that prompts share prefixes of every length and part at page edges and
-// within pages.
+// within pages; and short prompts with many different first pages, so that chains of equal hashes
+// grow long where all are equal.
 std::vector<TokenId> prompt_of(uint8_t pattern, uint8_t length) {
-  std::vector<TokenId> tokens(1 + length % (9 * kPage));
+  const bool parts_at_once = pattern >= 0xa0;
+  std::vector<TokenId> tokens(1 + length % (parts_at_once ? 2 * kPage + 8 : 9 * kPage));
   for (size_t i = 0; i < tokens.size(); ++i) {
     const size_t page = i / kPage;
-    const uint32_t letter = (pattern >> (page % 4)) & 1;
-    tokens[i] = static_cast<TokenId>(letter);
-    if (pattern >= 0xc0 && i % kPage == page) tokens[i] += pattern >> 4;
+    tokens[i] = static_cast<TokenId>((pattern >> (page % 4)) & 1);
+    if (pattern >= 0x80 && i % kPage == page) tokens[i] += pattern >> 3;
   }
   return tokens;
 }

@@ -186,10 +186,12 @@ TEST(kv_cache, an_abort_in_any_state_returns_all_but_sealed_pages) {
     TestCache cache({.windows = {0, 32}, .capacity = {64, 64}});
     TestSequence sequence = cache.begin(prompt);
     TestSequence twin;
-    if (state >= 1) ASSERT_TRUE(cache.cache().reserve(*sequence.sequence, 50));
-    if (state >= 2) ASSERT_TRUE(cache.extend(sequence, std::span(prompt).first(50)));
-    if (state >= 3) ASSERT_TRUE(cache.extend(sequence, std::span(prompt).subspan(50)));
-    if (state >= 4) ASSERT_TRUE(cache.extend(sequence, some_tokens(30, 9), 1));
+    bool done = true;
+    if (state >= 1) done = done && cache.cache().reserve(*sequence.sequence, 50);
+    if (state >= 2) done = done && cache.extend(sequence, std::span(prompt).first(50));
+    if (state >= 3) done = done && cache.extend(sequence, std::span(prompt).subspan(50));
+    if (state >= 4) done = done && cache.extend(sequence, some_tokens(30, 9), 1);
+    ASSERT_TRUE(done);
     if (state >= 5) {
       twin = cache.fork(sequence);
       ASSERT_TRUE(cache.cache().reserve(*twin.sequence, 40));
