@@ -134,9 +134,12 @@ void AttentionPlan::Impl::attend(const AttentionUnit& unit, uint32_t layer,
     }
     return;
   }
+  // Merging the first split into nothing would change no bit.
   const AttentionSums total = space.total();
-  clear(total, unit.rows, padded_dim);
-  for (uint32_t s = 0; s < unit.splits; ++s) {
+  tile.part = total;
+  kernels.attend_split(tile, unit.first_split);
+  tile.part = space.part();
+  for (uint32_t s = 1; s < unit.splits; ++s) {
     kernels.attend_split(tile, unit.first_split + s);
     kernels.merge(total, tile.part, unit.rows, padded_dim);
   }

@@ -6,8 +6,10 @@
 // (kBaseline has no FMA). One order of arithmetic, in f32, whatever the number of rows:
 //   - q is multiplied by scale * log2(e) once; a score is the fused sum over dims, ascending.
 //     (Soft cap c: q by 2 log2(e) scale / c, then score = c log2(e) tanh(...) via exp2.)
-//   - Tokens go in absolute blocks of 64 inside absolute splits of 512. Per block: the running
-//     maximum m, p = 2^(score - m), sums and output rescaled by 2^(old m - m); out[dim] is the
+//   - Tokens go in absolute blocks of 64 inside absolute splits of 512. Per block: where its
+//   greatest
+//     score is above the reference m by more than 8, m becomes that score, and sums and output are
+//     multiplied by 2^(old m - m); then p = 2^(score - m), so at most 2^8. out[dim] is the
 //     fused sum over tokens, ascending; the sum of p is kept in 16 lanes, lane = token % 16, as
 //     l = l * factor + ((p[lane] + p[lane+16]) + (p[lane+32] + p[lane+48])), folded in halves
 //     (8, 4, 2, 1) at the end of a split.

@@ -81,14 +81,17 @@ class RowAttention {
 
   void block(uint32_t start, Partial& part, float (&lanes)[kLanes]) const {
     float p[kAttentionBlockTokens];
-    float max = part.max;
+    float max = kUnseen;
     for (uint32_t t = 0; t < kAttentionBlockTokens; ++t) {
       p[t] = sees(start + t) ? score(start + t) : kUnseen;
       max = std::max(max, p[t]);
     }
-    const float factor = math_.exp2(part.max - max);
-    part.max = max;
-    for (float& value : p) value = math_.exp2(value - max);
+    float factor = 1;
+    if (max > part.max + kReferenceSlack) {
+      factor = math_.exp2(part.max - max);
+      part.max = max;
+    }
+    for (float& value : p) value = math_.exp2(value - part.max);
     for (uint32_t l = 0; l < kLanes; ++l) {
       lanes[l] = lanes[l] * factor + ((p[l] + p[l + 16]) + (p[l + 32] + p[l + 48]));
     }

@@ -92,6 +92,12 @@ SPILLWAY_LANES uint32_t equal_mask(Lanes a, Lanes b) {
   return static_cast<uint32_t>(low | high << 8);
 }
 
+SPILLWAY_LANES bool any_above(Lanes a, Lanes b) {
+  const __m256 low = _mm256_cmp_ps(a.low, b.low, _CMP_GT_OQ);
+  const __m256 high = _mm256_cmp_ps(a.high, b.high, _CMP_GT_OQ);
+  return _mm256_movemask_ps(_mm256_or_ps(low, high)) != 0;
+}
+
 SPILLWAY_LANES float fold_sum(Lanes x) {
   const __m256 eight = _mm256_add_ps(x.low, x.high);
   const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));

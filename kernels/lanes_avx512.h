@@ -59,6 +59,11 @@ SPILLWAY_LANES uint32_t equal_mask(Lanes a, Lanes b) {
   return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ);
 }
 
+// Whether any lane of a is greater than b's.
+SPILLWAY_LANES bool any_above(Lanes a, Lanes b) {
+  return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ) != 0;
+}
+
 // l + (l + 8), then 4, 2, 1.
 SPILLWAY_LANES float fold_sum(Lanes x) {
   const __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(x), _mm512_extractf32x8_ps(x, 1));

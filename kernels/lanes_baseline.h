@@ -97,6 +97,12 @@ SPILLWAY_LANES uint32_t equal_mask(Lanes a, Lanes b) {
   return out;
 }
 
+SPILLWAY_LANES bool any_above(Lanes a, Lanes b) {
+  int above = 0;
+  for (int i = 0; i < 4; ++i) above |= _mm_movemask_ps(_mm_cmpgt_ps(a.part[i], b.part[i]));
+  return above != 0;
+}
+
 SPILLWAY_LANES float fold_sum(Lanes x) {
   const __m128 low = _mm_add_ps(x.part[0], x.part[2]);
   const __m128 four = _mm_add_ps(low, _mm_add_ps(x.part[1], x.part[3]));
