@@ -144,13 +144,22 @@ class Draw {
                          static_cast<double>(logits_.size());
     const float floor = std::min(1.0f, only_top_p ? static_cast<float>(light) : params_.min_p);
     candidates.clear();
-    for (size_t i = 0; i < logits_.size(); ++i) {
-      if (scratch_.weights[i] >= floor && scratch_.weights[i] > 0) {
-        candidates.push_back({logits_[i], static_cast<TokenId>(i)});
-      }
-    }
+    collect_from(std::max(floor, std::numeric_limits<float>::min()));
     sort_candidates(candidates, scratch_.spare);
     mass_ = only_top_p ? total : candidates_mass();
+  }
+
+  // All tokens of at least this weight, ascending.
+  void collect_from(float floor) {
+    const std::vector<float>& weights = scratch_.weights;
+    for (size_t begin = 0; begin < weights.size(); begin += kSumBlock) {
+      const size_t end = std::min(weights.size(), begin + kSumBlock);
+      if (scratch_.block_sums[begin / kSumBlock] < floor) continue;  // most blocks, for most models
+      for (size_t i = begin; i < end; ++i) {
+        if (weights[i] >= floor)
+          scratch_.candidates.push_back({logits_[i], static_cast<TokenId>(i)});
+      }
+    }
   }
 
   // Locally typical sampling (Meister et al. 2022): the tokens whose surprise is nearest to the
@@ -200,7 +209,7 @@ class Draw {
 
   TokenId from_candidates(double uniform) const {
     CHECK(!scratch_.candidates.empty());
-    const double target = uniform * candidates_mass();
+    const double target = uniform * mass_;
     double passed = 0;
     for (const Candidate& c : scratch_.candidates) {
       passed += weight(c);

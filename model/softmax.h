@@ -23,6 +23,12 @@ float softmax_weight(float logit, float max, float inverse_temperature);
 
 inline constexpr size_t kSumBlock = 256;
 
+// Sum of the weights of `count` logits; stores them to `out` where it is not null.
+using BlockWeights = double (*)(const float* logits, size_t count, float max,
+                                float inverse_temperature, float* out);
+// Those that this machine runs, the quickest last. All give the same bits.
+std::vector<BlockWeights> block_weights_variants();
+
 // Fills `weights` with softmax_weight of each logit, and `block_sums` with the sum of each
 // kSumBlock of them; returns the total. 262,144 logits: 1 MiB read and written, about 0.3 ms.
 double softmax_weights(std::span<const float> logits, float max, float inverse_temperature,

@@ -265,6 +265,23 @@ TEST(Sampler, weight_agrees_with_exp) {
   EXPECT_EQ(softmax_weight(5, 5, 1e5f), 1.0f);
 }
 
+TEST(Sampler, every_cpu_level_gives_the_same_bits) {
+  std::vector<float> row = {0, -kInfinity, -87, -87.00001f, -1e30f};
+  for (uint32_t i = 0; row.size() < 301; ++i) {
+    row.push_back(static_cast<float>(-40 * uniform_draw(3, 0, i)));
+  }
+  const auto variants = block_weights_variants();
+  for (size_t count = 0; count <= row.size(); ++count) {
+    std::vector<float> expected(row.size()), got(row.size());
+    const double sum = variants[0](row.data(), count, 0, 0.7f, expected.data());
+    for (const BlockWeights variant : variants) {
+      EXPECT_EQ(variant(row.data(), count, 0, 0.7f, got.data()), sum);
+      EXPECT_EQ(variant(row.data(), count, 0, 0.7f, nullptr), sum);
+      EXPECT_TRUE(same_bits(got, expected));
+    }
+  }
+}
+
 TEST(Sampler, philox_gives_its_published_values) {
   using Words = std::array<uint32_t, 4>;
   EXPECT_EQ(philox4x32({0, 0, 0, 0}, {0, 0}),
