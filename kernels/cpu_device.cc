@@ -28,19 +28,21 @@ uint32_t first_sibling(uint32_t cpu) {
   return file ? first : cpu;
 }
 
-// The processors for `threads` workers, whole cores first; empty when there are fewer.
+// Where `threads` workers are pinned: one to each core, or one to each hardware thread, when that
+// is all that this process may use. Empty otherwise: a smaller team is better placed by the system,
+// which sees who else is there (two servers of one thread each would both sit on the first core).
 std::vector<uint32_t> choose_cpus(uint32_t threads) {
   cpu_set_t allowed;
   if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return {};
-  std::vector<uint32_t> cores, siblings;
+  std::vector<uint32_t> cores, all;
   for (uint32_t cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
     if (!CPU_ISSET(cpu, &allowed)) continue;
-    (first_sibling(cpu) == cpu ? cores : siblings).push_back(cpu);
+    all.push_back(cpu);
+    if (first_sibling(cpu) == cpu) cores.push_back(cpu);
   }
-  cores.insert(cores.end(), siblings.begin(), siblings.end());
-  if (cores.size() < threads) return {};
-  cores.resize(threads);
-  return cores;
+  if (threads == cores.size()) return cores;
+  if (threads == all.size()) return all;
+  return {};
 }
 
 class CpuDevice final : public Device {

@@ -13,7 +13,7 @@ namespace spillway::kernels {
 struct CpuDeviceOptions {
   uint32_t threads = 1;  // of the compute stream; at least 1
   std::string level;     // instruction set, for the description: "avx512vnni"
-  bool pin = true;       // one processor per compute thread, where there are as many to use
+  bool pin = true;       // one processor per compute thread, if the team takes all there are
 };
 
 // Must be destroyed before the executors that its events resume on.

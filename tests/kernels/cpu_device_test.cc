@@ -4,6 +4,7 @@
 #include <rapidcheck/gtest.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstring>
@@ -78,7 +79,7 @@ TEST(cpu_device, copies_of_every_size_copy_all_and_no_more) {
       for (size_t i = 0; i < bytes; ++i) from[i] = static_cast<uint8_t>(i * 7);
       stream->copy(to.data(), from.data(), bytes);
       finish(*device, *stream);
-      EXPECT_EQ(0, std::memcmp(from.data(), to.data(), bytes));
+      EXPECT_TRUE(std::equal(from.begin(), from.end(), to.begin()));
       EXPECT_EQ(to[bytes], 0xee);
     }
   }
