@@ -293,6 +293,19 @@ TEST(kv_cache, the_least_recently_used_path_is_evicted_from_its_end) {
   cache.release(std::move(other));
 }
 
+TEST(kv_cache, a_shared_start_used_again_outlives_the_branches_after_it) {
+  TestCache cache({.capacity = {12}});
+  const auto start = some_tokens(3 * kPage, 1), other = some_tokens(4 * kPage, 9);
+  for (uint32_t i = 2; i < 4; ++i) cache.release(cache.run(joined(start, some_tokens(kPage, i))));
+  cache.release(cache.run(other));
+  cache.release(cache.run(joined(start, some_tokens(3, 4))));  // ends where the branches part
+  // The branches go first, then what was not used again; the start is the last.
+  TestSequence hog = cache.run(some_tokens(8 * kPage, 5));
+  EXPECT_EQ(cache.match_length(joined(start, other)), 3 * kPage);
+  EXPECT_EQ(cache.match_length(joined(other, start)), kPage);
+  cache.release(std::move(hog));
+}
+
 TEST(kv_cache, a_session_is_evicted_last_but_holds_nobody_up) {
   TestCache cache({.windows = {0, 32}, .capacity = {10, 10}});
   const auto talk = some_tokens(4 * kPage, 1);

@@ -133,6 +133,22 @@ TEST(window, a_match_ends_where_each_window_is_whole) {
   EXPECT_EQ(cache.match_length(joined(prompt, prompt)), 10 * kPage);
 }
 
+TEST(window, a_match_ends_where_all_windows_are_whole_at_once) {
+  TestCache cache({.windows = {32, 64}, .capacity = {4, 5}});
+  const auto prompt = some_tokens(4 * kPage + 1);
+  cache.release(cache.run(std::span(prompt).first(3 * kPage + 1)));
+  cache.release(cache.run(prompt));
+  // Each group loses one page: the first its page 1, before 3; the second its page 3, before 4.
+  TestSequence other = cache.run(some_tokens(kPage + 1, 9));
+  EXPECT_EQ(cache.cache().stats().groups[0].evicted, 1u);
+  EXPECT_EQ(cache.cache().stats().groups[1].evicted, 1u);
+  EXPECT_EQ(cache.match_length(prompt), 0u);
+  TestSequence again = cache.begin(prompt);
+  expect_sound(cache, {&other, &again});
+  cache.release(std::move(again));
+  cache.release(std::move(other));
+}
+
 TEST(window, a_breakpoint_can_be_branched_from) {
   TestCache cache({.windows = {0, 32}, .capacity = {64, 64}});
   const auto prompt = some_tokens(10 * kPage);
