@@ -1,0 +1,31 @@
+// From messages to prompt tokens, by the model's template.
+#pragma once
+
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
+#include <string>
+#include <vector>
+
+#include "model/token.h"
+#include "server/api/api_error.h"
+#include "server/api/served_model.h"
+
+namespace spillway::server {
+
+struct ChatPrompt {
+  boost::json::array messages;  // normalized (messages.h)
+  boost::json::value tools;     // list, or null for none
+  bool add_generation_prompt = true;
+  bool continue_final_message = false;
+  boost::json::object template_kwargs;
+};
+
+// Reads the prompt's fields of a chat request: messages, tools, tool_choice,
+// add_generation_prompt, continue_final_message, chat_template_kwargs.
+ApiResult<ChatPrompt> read_chat_prompt(const boost::json::object& body, const ServedModel& model);
+
+// Renders and tokenizes, with exactly one BOS where the model has one (case M2). Long work: run it
+// on the worker pool.
+ApiResult<std::vector<model::TokenId>> encode_chat(const ServedModel& model, ChatPrompt prompt);
+
+}  // namespace spillway::server

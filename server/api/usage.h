@@ -1,0 +1,26 @@
+// Token counts as OpenAI's usage object, summed over a job's requests.
+#pragma once
+
+#include <boost/json/object.hpp>
+
+#include "scheduler/request.h"
+
+namespace spillway::server {
+
+class UsageSum {
+ public:
+  // `page_tokens` 0: nothing is written to the cache.
+  explicit UsageSum(uint32_t page_tokens) : page_tokens_(page_tokens) {}
+
+  void add(const scheduler::Usage& usage);  // of a request that is done
+  // {"prompt_tokens","completion_tokens","total_tokens","prompt_tokens_details",...}
+  boost::json::object chat() const;
+  // {"input_tokens","input_tokens_details",...} of the Responses API.
+  boost::json::object responses() const;
+
+ private:
+  uint32_t page_tokens_;
+  uint64_t prompt_ = 0, cached_ = 0, computed_ = 0, written_ = 0, completion_ = 0;
+};
+
+}  // namespace spillway::server

@@ -1,0 +1,222 @@
+#include "server/cli/load_model.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include "kernels/cpu_device.h"
+#include "kernels/cpu_level.h"
+#include "model/chat_template.h"
+#include "model/gguf.h"
+#include "model/tokenizer.h"
+#include "model/transformer.h"
+#include "runtime/log.h"
+#include "scheduler/engine.h"
+#include "server/cli/kv_type.h"
+#include "server/cli/sizes.h"
+#include "server/json_to_jinja.h"
+#include "server/version.h"
+
+namespace spillway::server {
+namespace {
+
+constexpr const char* kDefaultModel = "SmolLM2-135M-Instruct.Q4_1.gguf";
+
+// The engine and all it stands on; destroyed from the engine down.
+class EngineBackend final : public Backend {
+ public:
+  std::shared_ptr<const model::Tokenizer> tokenizer;
+  std::unique_ptr<kernels::Device> device;
+  std::unique_ptr<model::Transformer> transformer;
+  std::unique_ptr<scheduler::Engine> engine;
+
+  Result<scheduler::RequestId> submit(scheduler::Request request,
+                                      std::shared_ptr<scheduler::OutputSink> sink) override {
+    return engine->submit(std::move(request), std::move(sink));
+  }
+  void cancel(scheduler::RequestId request) override { engine->cancel(request); }
+  void end_session(const std::string& session) override { engine->end_session(session); }
+  void reset_prefix_cache(std::function<void(uint64_t pages)> then) override {
+    engine->reset_prefix_cache(std::move(then));
+  }
+  scheduler::EngineStats stats() const override { return engine->stats(); }
+};
+
+uint32_t compute_threads(uint32_t asked) {
+  return asked != 0 ? asked : std::max(1u, std::thread::hardware_concurrency());
+}
+
+Result<std::string> template_source(const ModelOptions& options, const model::GgufFile& file) {
+  if (!options.chat_template.empty()) {
+    std::ifstream in(options.chat_template, std::ios::binary);
+    std::ostringstream text;
+    text << in.rdbuf();
+    if (!in) return Error{ErrorCode::kIo, "cannot read --chat-template " + options.chat_template};
+    return text.str();
+  }
+  auto own = file.get_string_or("tokenizer.chat_template", "");
+  if (!own) return own.error();
+  if (!own->empty()) return std::string(*own);
+  spdlog::info("template model=\"none of its own\" used=\"ChatML\"");
+  return std::string(model::ChatTemplate::fallback_source());
+}
+
+Result<void> load_template(const ModelOptions& options, const model::GgufFile& file,
+                           ServedModel& served) {
+  auto source = template_source(options, file);
+  if (!source) return source.error();
+  auto parsed = model::ChatTemplate::parse(*source);
+  if (!parsed) {
+    if (!options.chat_template.empty()) return parsed.error();
+    // Completions still work: the model is served, and chat says why it does not.
+    spdlog::warn("template error=\"{}\"", parsed.error().message);
+    served.render_chat = [error = parsed.error()](const boost::json::object&) {
+      return Result<std::string>(error);
+    };
+    return {};
+  }
+  auto shared = std::make_shared<model::ChatTemplate>(std::move(*parsed));
+  served.render_chat = [shared](const boost::json::object& context) {
+    return shared->render(to_jinja(context));
+  };
+  return {};
+}
+
+std::string banner(const model::GgufFile& file, const ModelOptions& options,
+                   const EngineBackend& backend, const ServedModel& served,
+                   uint32_t context_wished) {
+  const scheduler::EngineStats stats = backend.engine->stats();
+  const model::ModelConfig& config = backend.transformer->config();
+  uint64_t bytes = 0;
+  std::string pages;
+  for (const auto& pool : stats.pools) {
+    bytes += pool.capacity * pool.page_bytes;
+    if (!pages.empty()) pages += " + ";
+    pages += grouped_digits(pool.capacity);
+  }
+  std::string text;
+  text += "  model    " + served.names.front() + " (" + std::string(config.architecture->name) +
+          ", " + bytes_text(file.file_bytes()) + ")\n";
+  text += "  device   " + backend.device->description() + "\n";
+  text += "  KV pool  " + bytes_text(bytes) + " in " + pages + " pages of " +
+          std::to_string(options.page_tokens) + " tokens, " + options.kv_type +
+          (options.prefix_caching ? "" : ", prefix caching off") + "\n";
+  text += "  context  " + grouped_digits(served.context_tokens_max) + " tokens\n";
+  if (served.context_tokens_max < context_wished) {
+    text += "           shortened from " + grouped_digits(context_wished) +
+            ": the KV pool holds no longer one (--kv-device-size makes it larger)\n";
+  }
+  return text;
+}
+
+void fill_served(ServedModel& served, const ModelOptions& options, const std::string& path,
+                 const EngineBackend& backend) {
+  const std::filesystem::path name(path);
+  served.names = options.served_names;
+  if (served.names.empty()) served.names = {name.stem().string(), name.filename().string()};
+  served.path = name.filename().string();
+  served.created = std::time(nullptr);
+  served.context_tokens_max = backend.engine->context_tokens_max();
+  served.page_tokens = options.page_tokens;
+  served.prefix_caching = options.prefix_caching;
+  served.choices_max = std::min(128u, options.sequences_max);
+  served.system_fingerprint = "fp_" + backend.transformer->shape().fingerprint.substr(0, 12);
+  served.tokenizer = backend.tokenizer;
+  served.seed = options.seed;
+}
+
+}  // namespace
+
+std::string model_path_or_default(const std::string& path) {
+  if (!path.empty()) return path;
+  const auto variable = [](const char* name) {
+    const char* value = std::getenv(name);
+    return std::string(value == nullptr ? "" : value);
+  };
+  std::filesystem::path folder = variable("SPILLWAY_CACHE");
+  if (folder.empty()) {
+    folder = variable("XDG_CACHE_HOME");
+    if (folder.empty()) folder = std::filesystem::path(variable("HOME")) / ".cache";
+    folder /= "spillway";
+  }
+  return (folder / kDefaultModel).string();
+}
+
+uint64_t default_kv_bytes() {
+  constexpr uint64_t kMost = uint64_t{4} << 30;
+  constexpr uint64_t kLeast = uint64_t{256} << 20;
+  std::ifstream in("/proc/meminfo");
+  std::string key;
+  uint64_t kib = 0;
+  while (in >> key >> kib) {
+    if (key == "MemAvailable:") return std::clamp(kib * 1024 / 4, kLeast, kMost);
+    in.ignore(64, '\n');
+  }
+  return kLeast * 4;
+}
+
+Result<LoadedModel> load_model(const ModelOptions& options) {
+  const std::string path = model_path_or_default(options.path);
+  std::error_code ec;
+  if (!std::filesystem::exists(path, ec)) {
+    return Error{
+        ErrorCode::kNotFound,
+        "there is no model file " + path +
+            (options.path.empty() ? ": run tools/setup to fetch the default model, or name "
+                                    "one with --model FILE"
+                                  : ": name a GGUF file with --model FILE")};
+  }
+  auto file = model::GgufFile::open(path);
+  if (!file) return file.error();
+  auto tokenizer = model::Tokenizer::create(*file);
+  if (!tokenizer) return tokenizer.error();
+  const auto level = kernels::cpu_level_from_environment();
+  if (!level) return level.error();
+  const auto kv_type = kv_type_of(options.kv_type);
+  if (!kv_type) return kv_type.error();
+  auto backend = std::make_shared<EngineBackend>();
+  backend->tokenizer = std::move(*tokenizer);
+  const uint32_t threads = compute_threads(options.threads);
+  backend->device = kernels::make_cpu_device(
+      {.threads = threads, .level = std::string(kernels::cpu_level_name(*level))});
+  auto transformer = model::Transformer::create(*file, *backend->device,
+                                                {.level = *level,
+                                                 .kv_type = *kv_type,
+                                                 .page_tokens = options.page_tokens,
+                                                 .batch_tokens_max = options.step_tokens_max,
+                                                 .threads = threads});
+  if (!transformer) return transformer.error();
+  backend->transformer = std::move(*transformer);
+  const uint32_t trained = backend->transformer->shape().context_tokens_max;
+  const uint32_t context = options.context_tokens_max != 0 ? options.context_tokens_max : trained;
+  if (context > trained) {
+    spdlog::warn("context asked={} trained={}: answers past the trained length may be poor",
+                 context, trained);
+  }
+  scheduler::EngineOptions engine_options{.kv_device_bytes = options.kv_device_bytes != 0
+                                                                 ? options.kv_device_bytes
+                                                                 : default_kv_bytes(),
+                                          .context_tokens_max = context,
+                                          .sequences_max = options.sequences_max,
+                                          .step_tokens_max = options.step_tokens_max,
+                                          .prefix_caching = options.prefix_caching,
+                                          .preempt_every_steps = options.preempt_every_steps};
+  auto engine = scheduler::Engine::start(engine_options, *backend->transformer, *backend->device,
+                                         *backend->tokenizer);
+  if (!engine) return engine.error();
+  backend->engine = std::move(*engine);
+  auto served = std::make_shared<ServedModel>();
+  fill_served(*served, options, path, *backend);
+  if (auto done = load_template(options, *file, *served); !done) return done.error();
+  served->backend = backend;
+  prepare_served_model(*served);
+  LoadedModel loaded{.served = served, .banner = {}};
+  loaded.banner = banner(*file, options, *backend, *served, context);
+  return loaded;
+}
+
+}  // namespace spillway::server

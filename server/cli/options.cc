@@ -1,0 +1,223 @@
+#include "server/cli/options.h"
+
+#include <CLI/CLI.hpp>
+#include <cstdlib>
+
+#include "server/api/json_reader.h"
+#include "server/cli/sizes.h"
+#include "server/version.h"
+
+namespace spillway::server {
+namespace {
+
+// Takes "512M" into a number of bytes.
+void add_size(CLI::App& app, const std::string& names, uint64_t& bytes, const std::string& help) {
+  app.add_option_function<std::string>(
+         names,
+         [&bytes](const std::string& text) {
+           auto parsed = parse_bytes(text);
+           if (!parsed) throw CLI::ValidationError(parsed.error().message);
+           bytes = *parsed;
+         },
+         help)
+      ->type_name("SIZE");
+}
+
+void add_model_path(CLI::App& app, std::string& path) {
+  app.add_option("model,-m,--model", path,
+                 "GGUF file; without one the default model, SmolLM2-135M-Instruct")
+      ->type_name("FILE");
+}
+
+void add_model_flags(CLI::App& app, ModelOptions& model) {
+  const std::string group = "Model and cache";
+  app.add_option("--max-model-len,-c", model.context_tokens_max,
+                 "Most tokens of prompt and answer together (default: as trained)")
+      ->check(CLI::Range(1u, 1u << 24))
+      ->type_name("TOKENS")
+      ->group(group);
+  add_size(app, "--kv-device-size,--kv-cache-memory-bytes", model.kv_device_bytes,
+           "Memory for KV pages: 512M, 4G (default: a quarter of what is free, at most 4G)");
+  app.get_option("--kv-device-size")->group(group);
+  app.add_option("--kv-cache-dtype", model.kv_type, "Number format of the KV cache")
+      ->check(CLI::IsMember({"auto", "f16", "bf16", "f32", "float16", "bfloat16", "float32"}))
+      ->type_name("auto|f16|bf16|f32")
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--block-size", model.page_tokens, "Tokens of a KV page, a multiple of 16")
+      ->check(CLI::IsMember({16u, 32u, 64u, 128u}))
+      ->type_name("16|32|64|128")
+      ->capture_default_str()
+      ->group(group);
+  app.add_flag("--enable-prefix-caching,!--no-enable-prefix-caching", model.prefix_caching,
+               "Reuse the KV pages of prompts seen before (on unless switched off)")
+      ->group(group);
+  app.add_option("--threads,-t", model.threads, "Compute threads (default: one per core)")
+      ->check(CLI::Range(1u, 1024u))
+      ->group(group);
+  app.add_option("--chat-template", model.chat_template, "Jinja file instead of the model's own")
+      ->check(CLI::ExistingFile)
+      ->type_name("FILE")
+      ->group(group);
+  app.add_option_function<int64_t>(
+         "--seed", [&model](int64_t seed) { model.seed = static_cast<uint64_t>(seed); },
+         "Seed of requests that name none (default: a new one each)")
+      ->group(group);
+}
+
+// "a,b" or vLLM's JSON list '["a", "b"]'.
+std::vector<std::string> split_list(const std::string& text) {
+  std::vector<std::string> out;
+  if (auto parsed = text.starts_with('[') ? read_json(text) : ApiError{}; parsed) {
+    for (const json::value& item : *parsed->if_array()) {
+      if (item.is_string()) out.emplace_back(item.get_string().data(), item.get_string().size());
+    }
+    return out;
+  }
+  for (size_t at = 0; at <= text.size();) {
+    const size_t comma = std::min(text.find(',', at), text.size());
+    if (comma > at) out.push_back(text.substr(at, comma - at));
+    at = comma + 1;
+  }
+  return out;
+}
+
+void add_network_flags(CLI::App& app, ServerOptions& server) {
+  const std::string group = "Network";
+  app.add_option("--host", server.host, "Address to listen on; 0.0.0.0 for all")
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--port", server.port, "Port; 0 for any free one")
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--api-key", server.api_keys,
+                 "Key that clients must send; repeat for several (also SPILLWAY_API_KEY)")
+      ->type_name("KEY")
+      ->group(group);
+  app.add_option("--ssl-certfile", server.certfile, "Certificate chain (PEM): serves HTTPS")
+      ->type_name("FILE")
+      ->group(group);
+  app.add_option("--ssl-keyfile", server.keyfile, "Its private key (PEM)")
+      ->type_name("FILE")
+      ->group(group);
+  app.add_option_function<std::vector<std::string>>(
+         "--allowed-origins",
+         [&server](const std::vector<std::string>& lists) {
+           for (const std::string& list : lists) {
+             for (std::string& origin : split_list(list)) {
+               server.allowed_origins.push_back(std::move(origin));
+             }
+           }
+         },
+         "Web pages elsewhere that may ask: https://a.example,https://b.example or *")
+      ->type_name("ORIGINS")
+      ->group(group);
+}
+
+void add_serve(CLI::App& app, ServeOptions& options) {
+  add_model_path(app, options.model.path);
+  add_model_flags(app, options.model);
+  const std::string group = "Serving";
+  app.add_option("--served-model-name", options.model.served_names,
+                 "Names that requests may use; the first is reported (default: the file's name)")
+      ->type_name("NAME")
+      ->group(group);
+  app.add_option("--max-num-seqs,--parallel", options.model.sequences_max, "Most sequences at once")
+      ->check(CLI::Range(1u, 4096u))
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--max-num-batched-tokens", options.model.step_tokens_max,
+                 "Token budget of one step")
+      ->check(CLI::Range(16u, 65536u))
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--shutdown-timeout", options.shutdown_seconds,
+                 "Seconds that answers in progress have when the server is told to stop")
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--log-level", options.log_level, "trace, debug, info, warn, error or off")
+      ->check(CLI::IsMember({"trace", "debug", "info", "warn", "error", "off"}))
+      ->capture_default_str()
+      ->type_name("LEVEL")
+      ->group(group);
+  app.add_option("--test-preempt-every-steps", options.model.preempt_every_steps)->group("");
+  add_network_flags(app, options.server);
+}
+
+void add_chat(CLI::App& app, ChatOptions& options) {
+  add_model_path(app, options.model.path);
+  add_model_flags(app, options.model);
+  app.add_option("--system", options.system, "System message")->type_name("TEXT");
+  app.add_option("--temperature", options.temperature, "0 is greedy")
+      ->check(CLI::Range(0.0, 2.0))
+      ->capture_default_str();
+  app.add_option("--top-p", options.top_p)->check(CLI::Range(0.0, 1.0))->capture_default_str();
+  app.add_option("--max-tokens", options.max_tokens, "Most tokens of an answer");
+}
+
+void add_tools(CLI::App& app, CommandLine& out) {
+  CLI::App* inspect = app.add_subcommand("inspect", "Say what a model file holds and needs");
+  add_model_path(*inspect, out.inspect.path);
+  inspect->add_option("--kv-cache-dtype", out.inspect.kv_type)
+      ->check(CLI::IsMember({"auto", "f16", "bf16", "f32"}));
+  add_size(*inspect, "--kv-device-size", out.inspect.kv_device_bytes,
+           "Memory for KV pages, to say which context fits");
+
+  CLI::App* tokenize = app.add_subcommand("tokenize", "Print a text's tokens, one a line");
+  tokenize->add_option("-m,--model", out.tokenize.path, "GGUF file")->type_name("FILE");
+  tokenize->add_option("text", out.tokenize.text, "The text; without it, standard input");
+  tokenize->add_flag("--ids", out.tokenize.ids_only, "Only the ids, as a JSON list");
+  tokenize->add_flag("--no-bos", out.tokenize.no_special, "Add no BOS or EOS");
+  tokenize->add_flag("--parse-special", out.tokenize.parse_special,
+                     "Spellings of control tokens become those tokens");
+
+  CLI::App* render = app.add_subcommand("template", "Render a chat template");
+  render->add_option("template", out.render.template_path, "Jinja file")
+      ->required()
+      ->check(CLI::ExistingFile);
+  render
+      ->add_option("context", out.render.context_path,
+                   "JSON file: messages, tools, add_generation_prompt, bos_token, ...")
+      ->required()
+      ->check(CLI::ExistingFile);
+  app.add_subcommand("version", "Print the version");
+}
+
+}  // namespace
+
+std::optional<CommandLine> parse_command_line(int argc, char** argv, int& exit_code) {
+  CommandLine out;
+  CLI::App app(
+      "Spillway serves language models from GGUF files, and never computes a prefix twice.",
+      "spillway");
+  app.require_subcommand(1);
+  app.set_version_flag("--version", "spillway " + std::string(version()));
+  CLI::App* serve = app.add_subcommand("serve", "Serve a model over HTTP (OpenAI's API)");
+  add_serve(*serve, out.serve);
+  CLI::App* chat = app.add_subcommand("chat", "Chat with a model in this terminal");
+  add_chat(*chat, out.chat);
+  add_tools(app, out);
+  app.footer(
+      "Try:  spillway serve --port 8000\n      spillway chat\n"
+      "      spillway serve --help");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    const int code = app.exit(error);
+    exit_code = code == 0 ? 0 : 2;
+    return std::nullopt;
+  }
+  if (const char* key = std::getenv("SPILLWAY_API_KEY"); key != nullptr && *key != '\0') {
+    out.serve.server.api_keys.emplace_back(key);
+  }
+  const std::string name = app.get_subcommands().front()->get_name();
+  out.command = name == "serve"      ? Command::kServe
+                : name == "chat"     ? Command::kChat
+                : name == "inspect"  ? Command::kInspect
+                : name == "tokenize" ? Command::kTokenize
+                : name == "template" ? Command::kTemplate
+                                     : Command::kVersion;
+  return out;
+}
+
+}  // namespace spillway::server

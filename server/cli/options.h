@@ -1,0 +1,75 @@
+// The command line: what each subcommand was told.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "server/service.h"
+#include "server/template_command.h"
+
+namespace spillway::server {
+
+// What loading a model takes; the same flags in serve and chat.
+struct ModelOptions {
+  std::string path;  // empty: the default model
+  std::vector<std::string> served_names;
+  std::string chat_template;        // a file, instead of the model's own
+  uint32_t context_tokens_max = 0;  // 0: what the model was trained for
+  uint32_t sequences_max = 64;
+  uint32_t step_tokens_max = 2048;
+  uint32_t page_tokens = 16;
+  std::string kv_type = "auto";
+  uint64_t kv_device_bytes = 0;  // 0: a quarter of the free memory, at most 4 GiB
+  uint32_t threads = 0;          // 0: one per core
+  bool prefix_caching = true;
+  uint32_t preempt_every_steps = 0;
+  std::optional<uint64_t> seed;
+};
+
+struct ServeOptions {
+  ModelOptions model;
+  ServerOptions server;
+  uint32_t shutdown_seconds = 30;
+  std::string log_level = "info";
+};
+
+struct ChatOptions {
+  ModelOptions model;
+  std::string system;
+  double temperature = 0.7;
+  double top_p = 0.95;
+  uint32_t max_tokens = 0;  // of an answer; 0: what the context leaves
+};
+
+struct InspectOptions {
+  std::string path;
+  std::string kv_type = "auto";
+  uint64_t kv_device_bytes = 0;
+};
+
+struct TokenizeOptions {
+  std::string path;
+  std::string text;
+  bool from_stdin = false;
+  bool ids_only = false;
+  bool no_special = false;
+  bool parse_special = false;
+};
+
+enum class Command : uint8_t { kServe, kChat, kInspect, kTokenize, kTemplate, kVersion };
+
+struct CommandLine {
+  Command command = Command::kServe;
+  ServeOptions serve;
+  ChatOptions chat;
+  InspectOptions inspect;
+  TokenizeOptions tokenize;
+  TemplateOptions render;
+};
+
+// Parses; prints help or what is wrong. Nothing: exit with `exit_code`.
+std::optional<CommandLine> parse_command_line(int argc, char** argv, int& exit_code);
+
+}  // namespace spillway::server

@@ -1,0 +1,104 @@
+#include <pthread.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <thread>
+
+#include "runtime/log.h"
+#include "server/cli/commands.h"
+#include "server/cli/load_model.h"
+#include "server/network.h"
+#include "server/server.h"
+#include "server/version.h"
+
+namespace spillway::server {
+namespace {
+
+int fail(const Error& error) {
+  std::fprintf(stderr, "spillway: %s\n", error.message.c_str());
+  return 1;
+}
+
+// Signals are taken by sigwait in the main thread; every other thread inherits the mask.
+sigset_t block_signals() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGINT);
+  sigaddset(&set, SIGTERM);
+  sigaddset(&set, SIGUSR1);  // the loader failed
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  signal(SIGPIPE, SIG_IGN);
+  return set;
+}
+
+// 10,000 connections need as many file descriptors.
+void raise_descriptor_limit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+std::string url_of(const ServerOptions& options, uint16_t port) {
+  const bool any = options.host == "0.0.0.0" || options.host == "::";
+  std::string host = any ? "127.0.0.1" : options.host;
+  if (host.find(':') != host.npos) host = "[" + host + "]";
+  return (options.certfile.empty() ? "http://" : "https://") + host + ":" + std::to_string(port);
+}
+
+// A second signal while draining ends the process at once.
+void exit_on_second_signal(sigset_t set) {
+  std::thread([set] {
+    int signal = 0;
+    sigwait(&set, &signal);
+    std::fputs("spillway: told twice to stop, so stops at once\n", stderr);
+    _exit(1);
+  }).detach();
+}
+
+}  // namespace
+
+int serve_command(const ServeOptions& options, char** argv) {
+  if (auto network = ensure_network(argv); !network) return fail(network.error());
+  configure_log(options.log_level);
+  const sigset_t signals = block_signals();
+  raise_descriptor_limit();
+  ServerOptions server_options = options.server;
+  server_options.network = network_name();
+  auto started = Server::start(server_options);
+  if (!started) return fail(started.error());
+  std::unique_ptr<Server> server = std::move(*started);
+  const std::string url = url_of(server_options, server->port());
+  std::fprintf(stderr, "Spillway %s\n  network  %s, listening on %s\n",
+               std::string(version()).c_str(), std::string(network_name()).c_str(), url.c_str());
+
+  std::atomic<bool> failed{false};
+  const pid_t process = getpid();
+  std::thread loader([&] {
+    auto loaded = load_model(options.model);
+    if (!loaded) {
+      server->set_load_error(loaded.error().message);
+      fail(loaded.error());
+      failed = true;
+      kill(process, SIGUSR1);
+      return;
+    }
+    std::fprintf(stderr, "%s  ready    %s  (OpenAI's API is at %s/v1)\n", loaded->banner.c_str(),
+                 url.c_str(), url.c_str());
+    server->set_model(std::move(loaded->served));
+  });
+
+  int signal = 0;
+  sigwait(&signals, &signal);
+  exit_on_second_signal(signals);
+  if (!failed) std::fputs("spillway: stopping: answers in progress end first\n", stderr);
+  loader.join();
+  server->drain(std::chrono::seconds(options.shutdown_seconds));
+  server.reset();
+  return failed ? 1 : 0;
+}
+
+}  // namespace spillway::server

@@ -1,0 +1,33 @@
+// spillway: the command line's entry.
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <iostream>
+
+#include "server/cli/commands.h"
+#include "server/template_command.h"
+#include "server/version.h"
+
+int main(int argc, char** argv) {
+  using namespace spillway::server;
+  int exit_code = 0;
+  auto line = parse_command_line(argc, argv, exit_code);
+  if (!line) return exit_code;
+  switch (line->command) {
+    case Command::kServe:
+      return serve_command(line->serve, argv);
+    case Command::kChat:
+      return chat_command(line->chat);
+    case Command::kInspect:
+      return inspect_command(line->inspect);
+    case Command::kTokenize:
+      if (line->tokenize.text.empty()) line->tokenize.from_stdin = isatty(STDIN_FILENO) == 0;
+      return tokenize_command(line->tokenize);
+    case Command::kTemplate:
+      return template_command(line->render, std::cout, std::cerr);
+    case Command::kVersion:
+      std::printf("spillway %s\n", std::string(version()).c_str());
+      return 0;
+  }
+}

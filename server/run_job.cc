@@ -1,0 +1,153 @@
+#include "server/run_job.h"
+
+#include <chrono>
+
+#include "server/output_queue.h"
+
+namespace spillway::server {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// The job's requests in the engine. Those not done are cancelled when it dies.
+class Submitted {
+ public:
+  Submitted(Job& job, asio::any_io_executor executor, Wake& wake)
+      : backend_(*job.model->backend),
+        queue_(std::make_shared<OutputQueue>(std::move(executor), wake)) {}
+  ~Submitted() {
+    queue_->detach();
+    for (size_t i = 0; i < ids_.size(); ++i) {
+      if (!done_[i]) backend_.cancel(ids_[i]);
+    }
+  }
+  Submitted(const Submitted&) = delete;
+  Submitted& operator=(const Submitted&) = delete;
+
+  ApiResult<> submit(std::vector<scheduler::Request> requests) {
+    for (scheduler::Request& request : requests) {
+      const auto index = static_cast<uint32_t>(ids_.size());
+      auto id = backend_.submit(std::move(request), queue_->sink(index));
+      if (!id) return from_error(id.error());
+      ids_.push_back(*id);
+      done_.push_back(false);
+      ++open_;
+    }
+    return {};
+  }
+  void mark_done(uint32_t index) {
+    if (done_[index]) return;
+    done_[index] = true;
+    --open_;
+  }
+  bool all_done() const { return open_ == 0; }
+  OutputQueue& queue() { return *queue_; }
+
+ private:
+  Backend& backend_;
+  std::shared_ptr<OutputQueue> queue_;
+  std::vector<scheduler::RequestId> ids_;
+  std::vector<bool> done_;
+  size_t open_ = 0;
+};
+
+// When things happened, for the metrics.
+class Stopwatch {
+ public:
+  explicit Stopwatch(Metrics& metrics) : metrics_(metrics) {}
+  void see(const scheduler::Output& output) {
+    if (output.tokens.empty()) return;
+    const auto now = Clock::now();
+    if (!first_) {
+      first_ = seconds_since(start_);
+    } else {
+      metrics_.observe_token_gap(std::chrono::duration<double>(now - last_).count());
+    }
+    last_ = now;
+  }
+  void end(const scheduler::Output& output) {
+    const double total = seconds_since(start_);
+    const auto reason = output.finish.value_or(scheduler::FinishReason::kStop);
+    metrics_.observe_request(output.usage,
+                             {.to_first_token = first_.value_or(total), .total = total},
+                             reason == scheduler::FinishReason::kLength ? "length" : "stop");
+  }
+
+ private:
+  Metrics& metrics_;
+  Clock::time_point start_ = Clock::now();
+  Clock::time_point last_;
+  std::optional<double> first_;
+};
+
+ApiError shutting_down() {
+  return {.status = 503,
+          .type = "service_unavailable_error",
+          .message = "the server is shutting down",
+          .code = "cancelled"};
+}
+
+// Takes all outputs that have arrived; events for the wire are appended to `wire`. Returns how
+// many there were.
+ApiResult<size_t> take_outputs(Submitted& submitted, Reply& reply, Stopwatch& watch,
+                               std::string& wire) {
+  const auto outputs = submitted.queue().take();
+  for (const auto& [index, output] : outputs) {
+    watch.see(output);
+    if (output.done) submitted.mark_done(index);
+    if (auto taken = reply.take(index, output, wire); !taken) return taken.error();
+    if (output.done) watch.end(output);
+  }
+  return {boost::system::in_place_value, outputs.size()};
+}
+
+// Sends events as they come until all requests are done. Nothing: the client is gone. A reply that
+// is no stream collects instead.
+Task<std::optional<ApiResult<>>> relay(Connection& connection, Responder& responder, Job& job,
+                                       Submitted& submitted, Stopwatch& watch, std::string& wire) {
+  for (;;) {
+    connection.watch();
+    if (connection.peer_gone() || submitted.queue().overflowed()) co_return std::nullopt;
+    const auto taken = take_outputs(submitted, *job.reply, watch, wire);
+    if (!taken) co_return ApiResult<>(taken.error());
+    if (submitted.all_done()) co_return ApiResult<>();
+    if (connection.interrupted()) co_return ApiResult<>(shutting_down());
+    if (job.stream && !wire.empty()) {
+      if (!co_await responder.send_events(std::exchange(wire, {}), false)) co_return std::nullopt;
+    } else if (*taken == 0) {
+      // Only after a look at everything: a wake that came during a write is spent.
+      co_await connection.wake().wait();
+    }
+  }
+}
+
+}  // namespace
+
+Task<bool> run_job(Service& service, Connection& connection, Responder& responder, Job job) {
+  Submitted submitted(job, connection.stream().get_executor(), connection.wake());
+  Stopwatch watch(service.metrics);
+  std::optional<ApiResult<>> outcome = submitted.submit(std::move(job.requests));
+  std::string wire;
+  if (outcome->has_value()) {
+    outcome = co_await relay(connection, responder, job, submitted, watch, wire);
+  }
+  if (!outcome) {
+    service.metrics.observe_failed("abort");
+    co_return false;
+  }
+  if (outcome->has_value()) {
+    job.reply->finish(wire);
+    if (job.stream) co_return co_await responder.send_events(std::move(wire), true);
+    co_return co_await responder.send(Response{.body = std::move(wire)});
+  }
+  service.metrics.observe_failed("error");
+  if (!responder.started()) co_return co_await responder.send(error_response(outcome->error()));
+  append_error_event(wire, outcome->error());
+  co_return co_await responder.send_events(std::move(wire), true);
+}
+
+}  // namespace spillway::server

@@ -1,0 +1,391 @@
+// The server over real sockets, with a fake model behind it.
+#include "server/server.h"
+
+#include <gtest/gtest.h>
+
+#include <boost/json.hpp>
+#include <thread>
+
+#include "tests/server/fake_model.h"
+#include "tests/server/raw_client.h"
+
+namespace spillway::server {
+namespace {
+
+using std::chrono::milliseconds;
+
+// Waits up to 10 s for `condition`.
+template <class F>
+bool eventually(F condition) {
+  for (int i = 0; i < 2000; ++i) {
+    if (condition()) return true;
+    std::this_thread::sleep_for(milliseconds(5));
+  }
+  return false;
+}
+
+class ServerTest : public testing::Test {
+ protected:
+  void start(ServerOptions options = {}) {
+    options.port = 0;
+    auto started = Server::start(options);
+    ASSERT_TRUE(started) << started.error().message;
+    server_ = std::move(*started);
+    server_->set_model(make_fake_model(backend_));
+  }
+  uint16_t port() const { return server_->port(); }
+  static std::string chat(const std::string& fields) {
+    return R"({"messages":[{"role":"user","content":"hi"}])" +
+           (fields.empty() ? "" : "," + fields) + "}";
+  }
+  void TearDown() override {
+    // idle = baseline: whatever the test did, nothing is left running.
+    EXPECT_TRUE(eventually([&] { return backend_->running == 0; }));
+  }
+
+  std::shared_ptr<FakeBackend> backend_ = std::make_shared<FakeBackend>();
+  std::unique_ptr<Server> server_;
+};
+
+TEST_F(ServerTest, answers_chat_whole_and_streamed) {
+  start();
+  RawClient client(port());
+  auto whole = client.post("/v1/chat/completions", chat(R"("max_tokens":3)"));
+  ASSERT_EQ(whole.status, 200) << whole.body;
+  EXPECT_TRUE(whole.fields.contains("x-request-id"));
+  EXPECT_EQ(whole.fields["content-type"], "application/json");
+  const auto body = boost::json::parse(whole.body);
+  EXPECT_EQ(body.at("choices").at(0).at("message").at("content").as_string(), "a b");
+  auto stream = client.post("/v1/chat/completions", chat(R"("max_tokens":3,"stream":true)"));
+  EXPECT_EQ(stream.status, 200);
+  EXPECT_TRUE(stream.fields["content-type"].starts_with("text/event-stream"));
+  EXPECT_TRUE(stream.whole);
+  EXPECT_TRUE(stream.body.ends_with("data: [DONE]\n\n"));
+}
+
+// case A12
+TEST_F(ServerTest, health_is_503_until_the_model_is_there) {
+  ServerOptions options;
+  options.port = 0;
+  auto started = Server::start(options);
+  ASSERT_TRUE(started);
+  server_ = std::move(*started);
+  RawClient client(port());
+  EXPECT_EQ(client.get("/health").status, 503);
+  const auto early = client.post("/v1/chat/completions", chat(""));
+  EXPECT_EQ(early.status, 503);
+  EXPECT_TRUE(early.fields.contains("retry-after"));
+  EXPECT_EQ(client.get("/metrics").status, 200);
+  server_->set_model(make_fake_model(backend_));
+  EXPECT_EQ(client.get("/health").status, 200);
+}
+
+TEST_F(ServerTest, routes_answer_and_say_what_is_wrong) {
+  start();
+  RawClient client(port());
+  EXPECT_EQ(client.get("/v1/models").status, 200);
+  EXPECT_EQ(client.get("/v1/models/fake").status, 200);
+  EXPECT_EQ(client.get("/v1/models/fake%2Dalias").status, 200);
+  EXPECT_EQ(client.get("/v1/models/none").status, 404);
+  EXPECT_EQ(client.get("/version").status, 200);
+  EXPECT_EQ(client.get("/nowhere").status, 404);
+  auto wrong = client.get("/v1/chat/completions");
+  EXPECT_EQ(wrong.status, 405);
+  EXPECT_EQ(wrong.fields["allow"], "POST");
+  auto tokens = client.post("/tokenize", R"({"prompt":"ab"})");
+  EXPECT_NE(tokens.body.find("\"tokens\":[256,97,98]"), std::string::npos) << tokens.body;
+  EXPECT_NE(tokens.body.find("\"count\":3"), std::string::npos);
+  EXPECT_NE(client.post("/tokenize", R"({"content":"ab"})").body.find("[97,98]"),
+            std::string::npos);
+  EXPECT_NE(client.post("/detokenize", R"({"tokens":[97,98]})").body.find("\"ab\""),
+            std::string::npos);
+  EXPECT_NE(client.post("/reset_prefix_cache", "").body.find("40"), std::string::npos);
+  EXPECT_EQ(client.post("/flush_cache", "{}").status, 200);
+  const auto metrics = client.get("/metrics");
+  EXPECT_NE(metrics.body.find("vllm:num_requests_running"), std::string::npos);
+  EXPECT_NE(metrics.body.find("spillway:kv_pages{"), std::string::npos);
+  EXPECT_NE(client.get("/debug/cache").body.find("\"sealed\":40"), std::string::npos);
+  client.send("HEAD /health HTTP/1.1\r\nHost: a\r\n\r\nGET /version HTTP/1.1\r\nHost: a\r\n\r\n");
+  std::string both;
+  while (both.find("network") == both.npos) both += client.receive();
+  EXPECT_EQ(both.find("status"), both.npos);  // HEAD has no body
+}
+
+TEST_F(ServerTest, errors_carry_param_and_code_and_keep_the_connection) {
+  start();
+  RawClient client(port());
+  const auto response = client.post("/v1/chat/completions", chat(R"("n":0)"));
+  EXPECT_EQ(response.status, 400);
+  const auto error = boost::json::parse(response.body).at("error");
+  EXPECT_EQ(error.at("param").as_string(), "n");
+  EXPECT_EQ(error.at("type").as_string(), "invalid_request_error");
+  EXPECT_TRUE(error.at("code").is_null());
+  EXPECT_EQ(client.get("/health").status, 200);
+  backend_->full = true;
+  const auto busy = client.post("/v1/chat/completions", chat(""));
+  EXPECT_EQ(busy.status, 429);
+  EXPECT_TRUE(busy.fields.contains("retry-after"));
+}
+
+TEST_F(ServerTest, pipelined_requests_are_answered_in_order) {
+  start();
+  backend_->first_ms = 50;
+  RawClient client(port());
+  const std::string body = chat(R"("max_tokens":1)");
+  client.send("POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Length: " +
+              std::to_string(body.size()) + "\r\n\r\n" + body +
+              "GET /version HTTP/1.1\r\nHost: a\r\n\r\n" +
+              "GET /health HTTP/1.1\r\nHost: a\r\n\r\n");
+  EXPECT_NE(client.response().body.find("chat.completion"), std::string::npos);
+  EXPECT_NE(client.response().body.find("version"), std::string::npos);
+  EXPECT_NE(client.response().body.find("ok"), std::string::npos);
+}
+
+// case A4
+TEST_F(ServerTest, a_client_that_leaves_while_queued_or_decoding_is_cancelled) {
+  start();
+  for (const int first_ms : {60'000, 0}) {
+    for (const char* stream : {"true", "false"}) {
+      backend_->first_ms = first_ms;
+      backend_->token_ms = 20;
+      const int before = backend_->cancelled;
+      RawClient client(port());
+      const std::string body = chat("\"stream\":" + std::string(stream));
+      client.send("POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Length: " +
+                  std::to_string(body.size()) + "\r\n\r\n" + body);
+      ASSERT_TRUE(eventually([&] { return backend_->running == 1; }));
+      if (first_ms == 0) std::this_thread::sleep_for(milliseconds(50));
+      client.close();
+      EXPECT_TRUE(eventually([&] { return backend_->cancelled == before + 1; }));
+    }
+  }
+}
+
+// case H3
+TEST_F(ServerTest, a_reader_that_stops_reading_is_given_up) {
+  ServerOptions options;
+  options.write_limit = milliseconds(200);
+  start(options);
+  RawClient client(port(), 4096);
+  const std::string body = chat(R"("stream":true,"max_tokens":4000,"n":16)");
+  client.send("POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Length: " +
+              std::to_string(body.size()) + "\r\n\r\n" + body);
+  backend_->token_ms = 1;
+  EXPECT_TRUE(eventually([&] { return backend_->cancelled == 1; }));
+}
+
+// case H3
+TEST_F(ServerTest, slow_headers_and_bodies_meet_a_deadline) {
+  ServerOptions options;
+  options.head_limit = milliseconds(150);
+  options.body_limit = milliseconds(150);
+  options.idle_limit = milliseconds(300);
+  start(options);
+  RawClient idle(port());
+  RawClient head(port());
+  head.send("GET / HT");
+  EXPECT_EQ(head.response().status, 408);
+  EXPECT_TRUE(head.closed_by_server());
+  RawClient body(port());
+  body.send("POST /tokenize HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n{");
+  EXPECT_EQ(body.response().status, 408);
+  EXPECT_TRUE(body.closed_by_server());
+  EXPECT_TRUE(idle.closed_by_server());
+}
+
+// case H3
+TEST_F(ServerTest, a_byte_now_and_then_does_not_move_the_deadline) {
+  ServerOptions options;
+  options.head_limit = milliseconds(200);
+  start(options);
+  RawClient client(port());
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < 100 && client.send("X"); ++i) {
+    std::this_thread::sleep_for(milliseconds(20));
+    if (std::chrono::steady_clock::now() - begin > milliseconds(1500)) break;
+  }
+  EXPECT_EQ(client.response().status, 408);
+}
+
+// case H2
+TEST_F(ServerTest, malformed_requests_get_400_and_the_connection_ends) {
+  start();
+  for (const char* wire :
+       {"GET / HTTP/1.1\r\n\r\n", "GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+        "POST /tokenize HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n"
+        "\r\n0\r\n\r\n",
+        "POST /tokenize HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\nx\r\n0\r\n\r\n",
+        "GARBAGE\r\n\r\n", "GET / HTTP/1.1\nHost: a\n\n"}) {
+    RawClient client(port());
+    client.send(wire);
+    const auto response = client.response();
+    EXPECT_EQ(response.status, 400) << wire;
+    EXPECT_EQ(response.fields.at("connection"), "close");
+    EXPECT_TRUE(response.fields.contains("x-request-id"));
+    EXPECT_TRUE(client.closed_by_server());
+  }
+}
+
+// case H1
+TEST_F(ServerTest, a_body_too_large_is_refused_before_it_is_read) {
+  ServerOptions options;
+  options.http.body_bytes = 1000;
+  start(options);
+  RawClient client(port());
+  client.send("POST /tokenize HTTP/1.1\r\nHost: a\r\nContent-Length: 1001\r\n\r\n");
+  EXPECT_EQ(client.response().status, 413);
+}
+
+TEST_F(ServerTest, expect_continue_is_answered) {
+  start();
+  RawClient client(port());
+  client.send(
+      "POST /tokenize HTTP/1.1\r\nHost: a\r\nContent-Length: 15\r\nExpect: 100-continue\r\n\r\n");
+  EXPECT_EQ(client.response().status, 100);
+  client.send(R"({"prompt":"ab"})");
+  EXPECT_EQ(client.response().status, 200);
+}
+
+// case A3
+TEST_F(ServerTest, an_error_midway_is_one_event_and_the_end) {
+  start();
+  backend_->fail_after_tokens = 2;
+  RawClient client(port());
+  auto stream = client.post("/v1/chat/completions", chat(R"("stream":true)"));
+  EXPECT_TRUE(stream.whole);
+  const size_t at = stream.body.find("data: {\"error\":{");
+  ASSERT_NE(at, std::string::npos);
+  EXPECT_EQ(stream.body.find("data:", at + 1), std::string::npos);
+  backend_->fail_after_tokens = 0;
+  EXPECT_EQ(client.post("/v1/chat/completions", chat("")).status, 500);
+}
+
+// case I3
+TEST_F(ServerTest, every_route_but_health_needs_a_key) {
+  ServerOptions options;
+  options.api_keys = {"sk-one", "sk-two"};
+  start(options);
+  RawClient client(port());
+  EXPECT_EQ(client.get("/health").status, 200);
+  for (const char* path : {"/version", "/metrics", "/v1/models", "/debug/cache", "/nowhere"}) {
+    EXPECT_EQ(client.get(path).status, 401) << path;
+    EXPECT_EQ(client.get(path, "Authorization: Bearer sk-on\r\n").status, 401) << path;
+    EXPECT_NE(client.get(path, "Authorization: Bearer sk-one\r\n").status, 401) << path;
+    EXPECT_NE(client.get(path, "Authorization: Basic dTpzay10d28=\r\n").status, 401) << path;
+  }
+  client.post("/v1/completions", R"({"prompt":"a","max_tokens":1})",
+              "Authorization: Bearer sk-one\r\n");
+  client.post("/v1/completions", R"({"prompt":"a","max_tokens":1})", "x-api-key: sk-two\r\n");
+  const auto seen = backend_->seen();
+  ASSERT_EQ(seen.size(), 2u);
+  EXPECT_NE(seen[0].tenant, seen[1].tenant);
+}
+
+// case I4
+TEST_F(ServerTest, foreign_pages_are_refused_unless_allowed) {
+  ServerOptions options;
+  options.allowed_origins = {"https://chat.example"};
+  start(options);
+  RawClient client(port());
+  EXPECT_EQ(client.get("/v1/models", "Origin: https://evil.example\r\n").status, 403);
+  EXPECT_EQ(client.get("/v1/models", "Origin: null\r\n").status, 403);
+  EXPECT_EQ(client.get("/v1/models", "Origin: http://localhost\r\n").status, 200);
+  auto allowed = client.get("/v1/models", "Origin: https://chat.example\r\n");
+  EXPECT_EQ(allowed.status, 200);
+  EXPECT_EQ(allowed.fields["access-control-allow-origin"], "https://chat.example");
+  client.send("OPTIONS /v1/models HTTP/1.1\r\nHost: a\r\nOrigin: https://chat.example\r\n\r\n");
+  EXPECT_EQ(client.response().status, 204);
+  // A name that an attacker's DNS points here is no origin of ours.
+  client.send(
+      "GET /v1/models HTTP/1.1\r\nHost: evil.example\r\nOrigin: http://evil.example\r\n\r\n");
+  EXPECT_EQ(client.response().status, 403);
+}
+
+// case A12
+TEST_F(ServerTest, drain_lets_answers_end_and_closes_the_idle) {
+  start();
+  backend_->token_ms = 20;
+  RawClient idle(port());
+  RawClient client(port());
+  const std::string body = chat(R"("stream":true,"max_tokens":10)");
+  client.send("POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Length: " +
+              std::to_string(body.size()) + "\r\n\r\n" + body);
+  ASSERT_TRUE(eventually([&] { return backend_->running == 1; }));
+  std::thread drain([&] { server_->drain(std::chrono::seconds(20)); });
+  EXPECT_TRUE(idle.closed_by_server());
+  const auto response = client.response();
+  EXPECT_TRUE(response.whole);
+  EXPECT_TRUE(response.body.ends_with("[DONE]\n\n"));
+  EXPECT_TRUE(client.closed_by_server());
+  client.close();
+  drain.join();
+}
+
+// case A12
+TEST_F(ServerTest, drain_ends_endless_answers_with_an_error) {
+  start();
+  backend_->token_ms = 5;
+  RawClient client(port());
+  const std::string body = chat(R"("stream":true,"max_tokens":4000)");
+  client.send("POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Length: " +
+              std::to_string(body.size()) + "\r\n\r\n" + body);
+  ASSERT_TRUE(eventually([&] { return backend_->running == 1; }));
+  std::thread drain([&] { server_->drain(milliseconds(100)); });
+  const auto response = client.response();
+  EXPECT_TRUE(response.whole);
+  EXPECT_NE(response.body.find("shutting down"), std::string::npos);
+  client.close();
+  drain.join();
+  EXPECT_EQ(backend_->cancelled, 1);
+}
+
+// case A12
+TEST_F(ServerTest, drain_does_not_wait_for_readers_that_do_not_read) {
+  start();
+  RawClient client(port(), 4096);
+  const std::string body = chat(R"("stream":true,"max_tokens":4000,"n":16)");
+  client.send("POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Length: " +
+              std::to_string(body.size()) + "\r\n\r\n" + body);
+  ASSERT_TRUE(eventually([&] { return backend_->running == 1; }));
+  std::this_thread::sleep_for(milliseconds(200));
+  const auto begin = std::chrono::steady_clock::now();
+  server_->drain(milliseconds(50));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(15));
+}
+
+TEST_F(ServerTest, many_clients_stream_and_leave_and_nothing_is_left) {
+  start();
+  backend_->token_ms = 1;
+  for (int round = 0; round < 3; ++round) {
+    std::vector<std::unique_ptr<RawClient>> clients;
+    for (int i = 0; i < 40; ++i) {
+      auto client = std::make_unique<RawClient>(port());
+      const std::string body = chat(R"("stream":true,"max_tokens":200)");
+      client->send("POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Length: " +
+                   std::to_string(body.size()) + "\r\n\r\n" + body);
+      clients.push_back(std::move(client));
+    }
+    for (size_t i = 0; i < clients.size(); ++i) {
+      if (i % 2 == 0) {
+        clients[i]->close();
+      } else {
+        EXPECT_TRUE(clients[i]->response().body.ends_with("[DONE]\n\n"));
+      }
+    }
+  }
+}
+
+TEST_F(ServerTest, http10_streams_until_the_connection_closes) {
+  start();
+  RawClient client(port());
+  const std::string body = chat(R"("stream":true,"max_tokens":3)");
+  client.send("POST /v1/chat/completions HTTP/1.0\r\nContent-Length: " +
+              std::to_string(body.size()) + "\r\n\r\n" + body);
+  const std::string all = client.rest();
+  EXPECT_NE(all.find("connection: close"), all.npos);
+  EXPECT_EQ(all.find("chunked"), all.npos);
+  EXPECT_TRUE(all.ends_with("[DONE]\n\n"));
+}
+
+}  // namespace
+}  // namespace spillway::server
