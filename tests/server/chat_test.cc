@@ -165,7 +165,8 @@ TEST_F(Chat, known_unknown_and_null_fields_are_tolerated) {
   const auto job = prepare(
       R"("temperature":null,"n":null,"stop":null,"user":"u","metadata":{},"store":true,
          "service_tier":"auto","frobnicate":[1,2],"logit_bias":null,"tools":[],"seed":-5,
-         "response_format":{"type":"text"},"tool_choice":"auto","max_tokens":3.0,"model":"fake-alias")");
+         "response_format":{"type":"text"},"tool_choice":"auto","max_tokens":3.0,
+         "model":"fake-alias")");
   ASSERT_TRUE(job) << job.error().message;
   EXPECT_EQ(job->requests[0].sampling.seed, static_cast<uint64_t>(-5));
   EXPECT_EQ(job->requests[0].stop.max_tokens, 3u);
