@@ -90,7 +90,7 @@ class KvCache {
   // `tokens` are those that `keys` was made for. About 10 us for 32k tokens that match.
   uint32_t match_length(const PromptKeys& keys, std::span<const TokenId> tokens) const;
   Peek peek(const PromptKeys& keys, std::span<const TokenId> tokens) const;
-  // Changes whenever the answer of match_length() to anything may have.
+  // Changes whenever the answer of match_length() or peek() to anything may have.
   uint64_t version() const;
 
   // Starts a sequence at the end of what is cached of `tokens` (at least one is left to compute),

@@ -214,7 +214,6 @@ Node* PrefixTree::next_entry(Lease& lease, std::span<const TokenId> tokens, cons
     grows->start = position;
     ++node_count_;
   }
-  ++version_;
   grows->tokens.insert(grows->tokens.end(), tokens.begin(), tokens.end());
   grows->entries.push_back(entry);
   grows->last_use = tick_;
@@ -253,7 +252,6 @@ void PrefixTree::adopt_page(Entry& entry, uint32_t group, WindowPages::Place pla
     pool.move(ours, PageState::kSealed);
     entry.pages[group] = ours;
     if (is_window) windows_[group].set_place(ours, place);
-    ++version_;
   } else {
     pool.release(ours);
     ours = entry.pages[group];
@@ -261,6 +259,7 @@ void PrefixTree::adopt_page(Entry& entry, uint32_t group, WindowPages::Place pla
     ++remapped_pages_;
   }
   pool.pin(ours);
+  ++version_;
 }
 
 }  // namespace spillway::cache

@@ -78,12 +78,14 @@ void PrefixTree::pin_range(const Lease& lease) {
       groups_[g].pool->pin(page);
     });
   }
+  ++version_;
 }
 
 void PrefixTree::unpin_page(Entry& entry, uint32_t group) {
   const PageId page = entry.pages[group];
   PagePool& pool = *groups_[group].pool;
   pool.unpin(page);
+  ++version_;
   if (pool.pins(page) > 0 || groups_[group].window == 0) return;
   const bool session = entry.soft_windows[group] > 0;
   if (entry.keep[group] || session) {

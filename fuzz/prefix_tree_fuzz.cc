@@ -27,7 +27,7 @@ const std::vector<CacheShape>& shapes() {
   return made;
 }
 
-constexpr size_t kCommandsMax = 300;
+constexpr size_t kCommandsMax = 150;
 
 }  // namespace
 

@@ -183,7 +183,10 @@ void CommandDriver::compare_all() {
 void CommandDriver::check_version() {
   std::vector<uint32_t> probes;
   for (uint8_t pattern : {0x00, 0x01, 0x05, 0x0a, 0x0f, 0xc5}) {
-    probes.push_back(real_.match_length(prompt_of(pattern, 140), "one"));
+    const std::vector<TokenId> prompt = prompt_of(pattern, 140);
+    const Peek peek = real_.cache().peek(real_.keys(prompt, "one"), prompt);
+    probes.insert(probes.end(), peek.unpinned.begin(), peek.unpinned.end());
+    probes.push_back(peek.cached_tokens);
   }
   const uint64_t version = real_.cache().version();
   require(version != version_ || probes == probes_ || probes_.empty(),

@@ -70,7 +70,7 @@ class CommandDriver {
   // (tenant, tokens) of sequences that ended, the latest last
   std::vector<std::pair<std::string, std::vector<TokenId>>> ended_;
   uint64_t version_ = 0;
-  std::vector<uint32_t> probes_;  // match lengths of some prompts at that version
+  std::vector<uint32_t> probes_;  // what peek() said of some prompts at that version
 };
 
 // Runs them all and finishes; the first difference, or nothing. A broken cache is leaked.
