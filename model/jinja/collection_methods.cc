@@ -30,6 +30,11 @@ Value same(Run& run, const Value& self, const Arguments& arguments) {
   return self;
 }
 
+Value conjugate(Run& run, const Value& self, const Arguments& arguments) {
+  const Parameters p(run, "conjugate", arguments, {});
+  return self.is(Kind::kBool) ? Value::integer(self.as_int()) : self;
+}
+
 Value dict_fromkeys(Run& run, const Value&, const Arguments& arguments) {
   const Parameters p(run, "fromkeys", arguments, {"", ""}, 1);
   std::vector<Entry> entries;
@@ -97,8 +102,8 @@ constexpr Method kDictMethods[] = {
     {"values", dict_view<View::Part::kValues>},
 };
 
-constexpr Method kIntMethods[] = {{"bit_length", bit_length}, {"conjugate", same}};
-constexpr Method kFloatMethods[] = {{"is_integer", is_integer}, {"conjugate", same}};
+constexpr Method kIntMethods[] = {{"bit_length", bit_length}, {"conjugate", conjugate}};
+constexpr Method kFloatMethods[] = {{"is_integer", is_integer}, {"conjugate", conjugate}};
 
 template <size_t N>
 const Method* find(const Method (&methods)[N], std::string_view name) {

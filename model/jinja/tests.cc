@@ -89,13 +89,19 @@ bool is_in(Run& run, const Value& value, const Arguments& arguments) {
   return contains(run, p.at(0), value);
 }
 
+void require_hashable(const Value& value) {
+  if (!hashable(value)) fail("unhashable type: '" + type_name(value) + "'");
+}
+
 bool is_filter(Run& run, const Value& value, const Arguments& arguments) {
   const Parameters p(run, "filter", arguments, {});
+  require_hashable(value);
   return value.is_string() && find_filter(value.text()) != nullptr;
 }
 
 bool is_test(Run& run, const Value& value, const Arguments& arguments) {
   const Parameters p(run, "test", arguments, {});
+  require_hashable(value);
   return value.is_string() && find_test(value.text()) != nullptr;
 }
 

@@ -54,6 +54,14 @@ std::string title_words(std::string_view text) {
   return out;
 }
 
+// Never markup, unlike the other case filters: jinja2 joins the words anew.
+Value title(Run& run, const Value& input, const Arguments& arguments) {
+  const Parameters p(run, "title", arguments, {});
+  const std::string text = to_text(run, input);
+  run.step(static_cast<int64_t>(text.size() / 16));
+  return run.string(title_words(text));
+}
+
 Value string(Run& run, const Value& input, const Arguments& arguments) {
   const Parameters p(run, "string", arguments, {});
   return soft_string(run, input);
@@ -138,12 +146,13 @@ Value truncate(Run& run, const Value& input, const Arguments& arguments) {
   if (keep < 0) fail("truncate: expected length >= " + std::to_string(count_points(end)));
   if (leeway < 0) fail("truncate: expected leeway >= 0");
   if (input.is_undefined()) return input;
+  const auto size = length_of(run, input);
+  if (size && *size <= length + leeway) return input;
   if (!input.is_string()) fail("truncate: expected a str, got " + type_name(input));
-  if (input.as_string().characters <= length + leeway) return input;
   std::string_view text = input.text();
   text = text.substr(0, byte_offset(text, keep));
   if (!p.flag(1, false)) text = text.substr(0, text.rfind(' '));
-  return run.string_like(input, std::string(text) + end);
+  return run.string_like(input, std::string(text) + (input.is_markup() ? html_escaped(end) : end));
 }
 
 Value wordcount(Run& run, const Value& input, const Arguments& arguments) {
@@ -223,7 +232,7 @@ constexpr Filter kFilters[] = {
     {"pprint", unsupported<kPprint>},
     {"replace", replace_filter},
     {"string", string},
-    {"title", mapped<title_words>},
+    {"title", title},
     {"tojson", tojson},
     {"trim", trim},
     {"truncate", truncate},
