@@ -51,19 +51,20 @@ class Scrape {
 };
 
 void add_pools(Scrape& out, const scheduler::EngineStats& stats, uint32_t page_tokens) {
-  double used = 0, capacity = 0, bytes = 0;
+  // Sealed pages that nobody pins can be had at once: as in vLLM they are not in use.
+  double used = 0, capacity = 0;
   for (const auto& pool : stats.pools) {
+    const uint32_t held = pool.writable + pool.filling + pool.orphaned + pool.pinned;
     capacity += double(pool.capacity) * double(pool.page_bytes);
-    used += double(pool.capacity - pool.free) * double(pool.page_bytes);
-    bytes += double(pool.capacity) * double(pool.page_bytes);
+    used += double(held) * double(pool.page_bytes);
   }
-  out.add("vllm:kv_cache_usage_perc", "Share of the KV memory in use, 0 to 1.", MetricType::Gauge,
-          capacity > 0 ? used / capacity : 0);
+  out.add("vllm:kv_cache_usage_perc", "Share of the KV memory that requests hold, 0 to 1.",
+          MetricType::Gauge, capacity > 0 ? used / capacity : 0);
   const uint32_t pages = stats.pools.empty() ? 0 : stats.pools.front().capacity;
   out.add("vllm:cache_config_info", "Page size in tokens and pages of the first layer group.",
           MetricType::Gauge, 1,
           {{"block_size", std::to_string(page_tokens)}, {"num_gpu_blocks", std::to_string(pages)}});
-  out.add("spillway:kv_pool_bytes", "Bytes of all page pools.", MetricType::Gauge, bytes,
+  out.add("spillway:kv_pool_bytes", "Bytes of all page pools.", MetricType::Gauge, capacity,
           {{"tier", "device"}});
   const auto states = [&](size_t group) {
     const auto& pool = stats.pools[group];

@@ -60,6 +60,7 @@ class Stopwatch {
  public:
   explicit Stopwatch(Metrics& metrics) : metrics_(metrics) {}
   void see(const scheduler::Output& output) {
+    if (output.finish) finish_ = *output.finish;
     if (output.tokens.empty()) return;
     const auto now = Clock::now();
     if (!first_) {
@@ -71,10 +72,9 @@ class Stopwatch {
   }
   void end(const scheduler::Output& output) {
     const double total = seconds_since(start_);
-    const auto reason = output.finish.value_or(scheduler::FinishReason::kStop);
     metrics_.observe_request(output.usage,
                              {.to_first_token = first_.value_or(total), .total = total},
-                             reason == scheduler::FinishReason::kLength ? "length" : "stop");
+                             finish_ == scheduler::FinishReason::kLength ? "length" : "stop");
   }
 
  private:
@@ -82,6 +82,7 @@ class Stopwatch {
   Clock::time_point start_ = Clock::now();
   Clock::time_point last_;
   std::optional<double> first_;
+  scheduler::FinishReason finish_ = scheduler::FinishReason::kStop;  // of the last choice to end
 };
 
 ApiError shutting_down() {
