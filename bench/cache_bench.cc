@@ -86,6 +86,16 @@ BENCHMARK(match_of_32k_tokens)
     ->Args({50, 512})
     ->Unit(benchmark::kMicrosecond);
 
+// With the count of pages that would be taken out of what is evictable: what admission asks.
+void peek_at_32k_tokens(benchmark::State& state) {
+  Cache cache(6000);
+  const auto prompt = tokens_of(kLong + 1, 0);
+  cache.run(prompt);
+  const PromptKeys keys = cache->keys("", "", prompt);
+  for (auto _ : state) benchmark::DoNotOptimize(cache->peek(keys, prompt));
+}
+BENCHMARK(peek_at_32k_tokens)->Unit(benchmark::kMicrosecond);
+
 void match_that_parts_in_the_last_page(benchmark::State& state) {
   Cache cache(6000);
   auto prompt = tokens_of(kLong + 1, 0);

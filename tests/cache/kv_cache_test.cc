@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <thread>
+
 #include "cache_fixture.h"
 
 namespace spillway::cache {
@@ -410,6 +413,24 @@ TEST(kv_cache, with_all_hashes_equal_answers_are_right_and_chains_are_bounded) {
   for (TestSequence& sequence : running) cache.release(std::move(sequence));
   EXPECT_EQ(stats_of(cache).sealed, 2u + 2u * PrefixTree::kChainMax);
   expect_sound(cache, {});
+}
+
+TEST(kv_cache, keys_are_made_on_other_threads_while_the_engine_works) {
+  TestCache cache({.windows = {0, 32}, .capacity = {32, 32}});
+  const auto prompt = some_tokens(200);
+  const PromptKeys expected = cache.keys(prompt);
+  std::vector<std::thread> callers;
+  std::atomic<uint32_t> wrong = 0;
+  for (int i = 0; i < 3; ++i) {
+    callers.emplace_back([&] {
+      for (int time = 0; time < 200; ++time) {
+        if (cache.keys(prompt).pages != expected.pages) ++wrong;
+      }
+    });
+  }
+  for (uint32_t i = 0; i < 100; ++i) cache.release(cache.run(some_tokens(200, i % 7)), "talk");
+  for (std::thread& caller : callers) caller.join();
+  EXPECT_EQ(wrong, 0u);
 }
 
 TEST(kv_cache, a_sequence_that_is_not_released_is_detected) {
