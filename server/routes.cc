@@ -9,11 +9,13 @@
 #include "server/api/completion.h"
 #include "server/api/json_text.h"
 #include "server/api/model_list.h"
+#include "server/api/responses.h"
 #include "server/api/tokenize.h"
 #include "server/debug_cache.h"
 #include "server/page.h"
 #include "server/reset_cache.h"
 #include "server/version.h"
+#include "server/websocket.h"
 
 namespace spillway::server {
 namespace {
@@ -27,6 +29,7 @@ enum class Route : uint8_t {
   kModel,
   kChat,
   kCompletions,
+  kResponses,
   kTokenize,
   kDetokenize,
   kDebugCache,
@@ -40,7 +43,7 @@ struct Entry {
   Route route;
 };
 
-constexpr std::array<Entry, 13> kRoutes = {{
+constexpr std::array<Entry, 14> kRoutes = {{
     {"/health", Method::kGet, Route::kHealth},
     {"/version", Method::kGet, Route::kVersion},
     {"/metrics", Method::kGet, Route::kMetrics},
@@ -48,6 +51,7 @@ constexpr std::array<Entry, 13> kRoutes = {{
     {"/v1/models/", Method::kGet, Route::kModel},  // and what follows
     {"/v1/chat/completions", Method::kPost, Route::kChat},
     {"/v1/completions", Method::kPost, Route::kCompletions},
+    {"/v1/responses", Method::kPost, Route::kResponses},
     {"/tokenize", Method::kPost, Route::kTokenize},
     {"/detokenize", Method::kPost, Route::kDetokenize},
     {"/debug/cache", Method::kGet, Route::kDebugCache},
@@ -144,6 +148,18 @@ Task<Answer> prepare_on_pool(Service& service, Prepare prepare, Request request)
   co_return std::move(*prepared);
 }
 
+Task<Answer> prepare_response_on_pool(Service& service, Request request) {
+  auto work = [model = service.model, shared = service.responses, request = std::move(request)] {
+    const ResponseContext context{.tenant = request.tenant, .session = {}, .shared = shared};
+    return std::make_unique<ApiResult<Job>>(prepare_response_job(model, request.body, context));
+  };
+  auto job = co_await service.pool.run(std::move(work));
+  if (!job) co_return error_response(from_error(job.error()));
+  ApiResult<Job>& prepared = **job;
+  if (!prepared) co_return error_response(prepared.error());
+  co_return std::move(*prepared);
+}
+
 Task<Answer> compute_on_pool(Service& service, Compute compute, std::string body) {
   auto work = [compute, model = service.model, body = std::move(body)] {
     return std::make_unique<ApiResult<std::string>>(compute(*model, body));
@@ -186,7 +202,8 @@ ApiResult<std::string> admit(const Service& service, const RequestHead& head) {
                     .message = "there is nothing at this path",
                     .code = "not_found"};
   }
-  if (!method_fits(entry->method, head.method)) {
+  const bool socket = entry->route == Route::kResponses && WebSocket::is_upgrade(head);
+  if (!socket && !method_fits(entry->method, head.method)) {
     return ApiError{.status = 405,
                     .message = std::string("this path takes ") +
                                (entry->method == Method::kGet ? "GET" : "POST") + " only",
@@ -213,6 +230,8 @@ Task<Answer> answer(Service& service, Request request) {
       co_return co_await prepare_on_pool(service, prepare_chat, std::move(request));
     case Route::kCompletions:
       co_return co_await prepare_on_pool(service, prepare_completion, std::move(request));
+    case Route::kResponses:
+      co_return co_await prepare_response_on_pool(service, std::move(request));
     case Route::kTokenize:
       co_return co_await compute_on_pool(service, tokenize, std::move(request.body));
     case Route::kDetokenize:

@@ -1,17 +1,10 @@
 #include "server/run_job.h"
 
-#include <chrono>
-
+#include "server/job_watch.h"
 #include "server/output_queue.h"
 
 namespace spillway::server {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 // The job's requests in the engine. Those not done are cancelled when it dies.
 class Submitted {
@@ -55,36 +48,6 @@ class Submitted {
   size_t open_ = 0;
 };
 
-// When things happened, for the metrics.
-class Stopwatch {
- public:
-  explicit Stopwatch(Metrics& metrics) : metrics_(metrics) {}
-  void see(const scheduler::Output& output) {
-    if (output.finish) finish_ = *output.finish;
-    if (output.tokens.empty()) return;
-    const auto now = Clock::now();
-    if (!first_) {
-      first_ = seconds_since(start_);
-    } else {
-      metrics_.observe_token_gap(std::chrono::duration<double>(now - last_).count());
-    }
-    last_ = now;
-  }
-  void end(const scheduler::Output& output) {
-    const double total = seconds_since(start_);
-    metrics_.observe_request(output.usage,
-                             {.to_first_token = first_.value_or(total), .total = total},
-                             finish_ == scheduler::FinishReason::kLength ? "length" : "stop");
-  }
-
- private:
-  Metrics& metrics_;
-  Clock::time_point start_ = Clock::now();
-  Clock::time_point last_;
-  std::optional<double> first_;
-  scheduler::FinishReason finish_ = scheduler::FinishReason::kStop;  // of the last choice to end
-};
-
 ApiError shutting_down() {
   return {.status = 503,
           .type = "service_unavailable_error",
@@ -94,7 +57,7 @@ ApiError shutting_down() {
 
 // Takes all outputs that have arrived; events for the wire are appended to `wire`. Returns how
 // many there were.
-ApiResult<size_t> take_outputs(Submitted& submitted, Reply& reply, Stopwatch& watch,
+ApiResult<size_t> take_outputs(Submitted& submitted, Reply& reply, JobWatch& watch,
                                std::string& wire) {
   const auto outputs = submitted.queue().take();
   for (const auto& [index, output] : outputs) {
@@ -109,7 +72,7 @@ ApiResult<size_t> take_outputs(Submitted& submitted, Reply& reply, Stopwatch& wa
 // Sends events as they come until all requests are done. Nothing: the client is gone. A reply that
 // is no stream collects instead.
 Task<std::optional<ApiResult<>>> relay(Connection& connection, Responder& responder, Job& job,
-                                       Submitted& submitted, Stopwatch& watch, std::string& wire) {
+                                       Submitted& submitted, JobWatch& watch, std::string& wire) {
   for (;;) {
     connection.watch();
     if (connection.peer_gone() || submitted.queue().overflowed()) co_return std::nullopt;
@@ -130,10 +93,11 @@ Task<std::optional<ApiResult<>>> relay(Connection& connection, Responder& respon
 
 Task<bool> run_job(Service& service, Connection& connection, Responder& responder, Job job) {
   Submitted submitted(job, connection.stream().get_executor(), connection.wake());
-  Stopwatch watch(service.metrics);
+  JobWatch watch(service.metrics);
   std::optional<ApiResult<>> outcome = submitted.submit(std::move(job.requests));
   std::string wire;
   if (outcome->has_value()) {
+    job.reply->begin(wire);
     outcome = co_await relay(connection, responder, job, submitted, watch, wire);
   }
   if (!outcome) {

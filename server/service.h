@@ -10,6 +10,7 @@
 #include "runtime/stop.h"
 #include "runtime/worker_pool.h"
 #include "server/access.h"
+#include "server/api/response_store.h"
 #include "server/api/served_model.h"
 #include "server/http_parser.h"
 #include "server/metrics.h"
@@ -34,6 +35,8 @@ struct ServerOptions {
 
 class Service {
  public:
+  static constexpr size_t kResponseStoreBytes = size_t{256} << 20;
+
   explicit Service(const ServerOptions& options)
       : options(options),
         access(options.api_keys, options.allowed_origins, options.host),
@@ -43,6 +46,9 @@ class Service {
   const Access access;
   WorkerPool pool;
   Metrics metrics;
+  // Responses that may be continued, of all clients.
+  const std::shared_ptr<ResponseStore> responses =
+      std::make_shared<ResponseStore>(kResponseStoreBytes);
   std::shared_ptr<const ServedModel> model;  // null while loading
   std::string load_error;                    // why it will never come
   StopFlag drain;                            // finish what runs, take nothing new

@@ -7,8 +7,10 @@
 #include "server/connection.h"
 #include "server/page.h"
 #include "server/respond.h"
+#include "server/responses_session.h"
 #include "server/routes.h"
 #include "server/run_job.h"
+#include "server/websocket.h"
 
 namespace spillway::server {
 namespace {
@@ -157,7 +159,7 @@ Response refusal(const ApiError& error, const RequestHead& head) {
 }
 
 // One request and its answer. False: the connection ends.
-Task<bool> serve_request(Service& service, Connection& connection) {
+Task<bool> serve_request(Service& service, Connection& connection, StopFlag& stop) {
   HttpParser parser(service.options.http);
   const auto head_deadline = Clock::now() + service.options.head_limit;
   Outcome read =
@@ -177,6 +179,21 @@ Task<bool> serve_request(Service& service, Connection& connection) {
     early = preflight();
   } else if (!admitted) {
     early = refusal(admitted.error(), head);
+  }
+  if (!early && WebSocket::is_upgrade(head)) {
+    // A read left over from a request before this one would take the socket's first bytes.
+    if (!connection.reading() && !head.has_body && !service.drain.stopped()) {
+      service.metrics.count_http(route_name(head.path()), 101);
+      co_await serve_responses_socket(service, connection, head,
+                                      common_fields(service, head, request.id),
+                                      std::move(*admitted), stop);
+      co_return false;
+    }
+    early = error_response({.status = 503,
+                            .type = "service_unavailable_error",
+                            .message = "this connection cannot become a WebSocket now: open a new "
+                                       "one",
+                            .code = "websocket_not_possible"});
   }
   if (early && head.has_body) responder.end_connection();
   if (early) {
@@ -211,7 +228,7 @@ Task<> serve_connection(Service& service, std::unique_ptr<Stream> stream, StopFl
     const Interrupter interrupter(stop, connection);
     const DrainWaker drain_waker(service.drain, connection);
     bool open = co_await connection.handshake(service.options.head_limit);
-    while (open) open = co_await serve_request(service, connection);
+    while (open) open = co_await serve_request(service, connection, stop);
   }
   co_await connection.finish(true);
   service.metrics.connection_closed();

@@ -16,6 +16,8 @@ namespace spillway::server {
 class Reply {
  public:
   virtual ~Reply() = default;
+  // The engine has taken the requests: what a stream starts with.
+  virtual void begin(std::string& wire) { static_cast<void>(wire); }
   // One output of the job's request `index`. A streaming reply appends events to `wire`. The error
   // ends the job.
   virtual ApiResult<> take(uint32_t index, const scheduler::Output& output, std::string& wire) = 0;

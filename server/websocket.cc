@@ -1,0 +1,226 @@
+#include "server/websocket.h"
+
+#include <algorithm>
+#include <boost/asio/buffer.hpp>
+#include <boost/beast/core/buffers_to_string.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/http/empty_body.hpp>
+#include <boost/beast/http/message.hpp>
+#include <boost/beast/websocket.hpp>
+#include <deque>
+
+namespace spillway::server {
+namespace {
+
+namespace beast = boost::beast;
+namespace http = beast::http;
+namespace websocket = beast::websocket;
+
+// The session's stream as Beast's next layer. Bytes that came behind the upgrade are read first.
+class NextLayer {
+ public:
+  using executor_type = Stream::executor_type;
+
+  NextLayer(Stream& stream, std::string received)
+      : stream_(&stream), received_(std::move(received)) {}
+
+  executor_type get_executor() { return stream_->get_executor(); }
+
+  template <class Buffers, class Token>
+  auto async_read_some(const Buffers& buffers, Token&& token) {
+    return asio::async_initiate<Token, void(error_code, size_t)>(
+        [this](auto handler, auto into) {
+          if (received_.empty()) {
+            stream_->async_read_some(into, std::move(handler));
+            return;
+          }
+          const size_t bytes = asio::buffer_copy(into, asio::buffer(received_));
+          received_.erase(0, bytes);
+          asio::post(stream_->get_executor(),
+                     beast::bind_handler(std::move(handler), error_code(), bytes));
+        },
+        token, buffers);
+  }
+  template <class Buffers, class Token>
+  auto async_write_some(const Buffers& buffers, Token&& token) {
+    return stream_->async_write_some(buffers, std::forward<Token>(token));
+  }
+  void close() { stream_->close(); }
+
+  friend void beast_close_socket(NextLayer& layer) { layer.close(); }
+  friend void teardown(beast::role_type, NextLayer& layer, error_code& error) {
+    error = {};
+    layer.close();
+  }
+  template <class Handler>
+  friend void async_teardown(beast::role_type, NextLayer& layer, Handler&& handler) {
+    layer.close();
+    asio::post(layer.get_executor(),
+               beast::bind_handler(std::forward<Handler>(handler), error_code()));
+  }
+
+ private:
+  Stream* stream_;
+  std::string received_;
+};
+
+bool has_token(std::string_view list, std::string_view token) {
+  const auto same = [](char a, char b) {
+    return (a >= 'A' && a <= 'Z' ? a + 32 : a) == (b >= 'A' && b <= 'Z' ? b + 32 : b);
+  };
+  size_t at = 0;
+  while (at <= list.size()) {
+    const size_t end = std::min(list.find(',', at), list.size());
+    std::string_view item = list.substr(at, end - at);
+    while (!item.empty() && (item.front() == ' ' || item.front() == '\t')) item.remove_prefix(1);
+    while (!item.empty() && (item.back() == ' ' || item.back() == '\t')) item.remove_suffix(1);
+    if (std::equal(item.begin(), item.end(), token.begin(), token.end(), same)) return true;
+    at = end + 1;
+  }
+  return false;
+}
+
+}  // namespace
+
+struct WebSocket::Impl {
+  Impl(Connection& connection, const WebSocketLimits& limits)
+      : stream(NextLayer(connection.stream(), connection.take_received())) {
+    websocket::stream_base::timeout timeout{};
+    timeout.handshake_timeout = limits.handshake;
+    timeout.idle_timeout = limits.idle;
+    timeout.keep_alive_pings = true;
+    stream.set_option(timeout);
+    stream.read_message_max(limits.message_bytes);
+    stream.auto_fragment(false);
+    stream.text(true);
+  }
+
+  websocket::stream<NextLayer, false> stream;
+  beast::flat_buffer inbound;
+  bool reading = false;
+  bool message_ready = false;
+  std::deque<std::string> outbound;
+  bool writing = false;
+  bool close_wanted = false;
+  bool closing = false;
+  websocket::close_reason reason;
+};
+
+WebSocket::WebSocket(Connection& connection, Wake& wake, const WebSocketLimits& limits)
+    : connection_(connection), wake_(wake), impl_(std::make_unique<Impl>(connection, limits)) {}
+
+WebSocket::~WebSocket() {
+  CHECK(!impl_->reading);
+  CHECK(!impl_->writing);
+  CHECK(!impl_->closing);
+}
+
+bool WebSocket::is_upgrade(const RequestHead& head) {
+  return head.method == "GET" && has_token(head.field("connection"), "upgrade") &&
+         has_token(head.field("upgrade"), "websocket");
+}
+
+Task<bool> WebSocket::accept(const RequestHead& head, const HeaderFields& fields) {
+  http::request<http::empty_body> request;
+  request.version(11);
+  request.method(http::verb::get);
+  request.target(head.target);
+  for (const auto& [name, value] : head.fields) request.insert(name, value);
+  // Of the subprotocols that clients use to carry a key, the plain one is agreed to.
+  const bool realtime = has_token(head.field("sec-websocket-protocol"), "realtime");
+  impl_->stream.set_option(
+      websocket::stream_base::decorator([fields, realtime](websocket::response_type& response) {
+        for (const auto& [name, value] : fields) response.set(name, value);
+        if (realtime) response.set(http::field::sec_websocket_protocol, "realtime");
+      }));
+  error_code error;
+  bool done = false;
+  impl_->stream.async_accept(request, [&](error_code result) {
+    error = result;
+    done = true;
+    wake_.notify();
+  });
+  while (!done) co_await wake_.wait();
+  if (error) {
+    ended_ = true;
+    co_return false;
+  }
+  read();
+  co_return true;
+}
+
+void WebSocket::read() {
+  impl_->reading = true;
+  impl_->stream.async_read(impl_->inbound, [this](error_code error, size_t) {
+    impl_->reading = false;
+    if (error) {
+      on_end();
+    } else {
+      impl_->message_ready = true;
+    }
+    wake_.notify();
+  });
+}
+
+void WebSocket::on_end() {
+  ended_ = true;
+  impl_->outbound.resize(std::min<size_t>(impl_->outbound.size(), impl_->writing ? 1 : 0));
+  queued_bytes_ = 0;
+}
+
+std::optional<std::string> WebSocket::take_message() {
+  if (!impl_->message_ready || ended_) return std::nullopt;
+  std::string message = beast::buffers_to_string(impl_->inbound.data());
+  impl_->inbound = beast::flat_buffer();  // a large message's memory goes back
+  impl_->message_ready = false;
+  read();
+  if (impl_->close_wanted) return std::nullopt;
+  return message;
+}
+
+void WebSocket::send(std::string text) {
+  if (ended_ || impl_->close_wanted) return;
+  queued_bytes_ += text.size();
+  impl_->outbound.push_back(std::move(text));
+  write();
+}
+
+void WebSocket::close(uint16_t code, std::string reason) {
+  if (ended_ || impl_->close_wanted) return;
+  impl_->close_wanted = true;
+  reason.resize(std::min<size_t>(reason.size(), 120));  // a control frame's bound
+  impl_->reason = websocket::close_reason(static_cast<websocket::close_code>(code), reason);
+  write();
+}
+
+void WebSocket::write() {
+  if (impl_->writing || impl_->closing || ended_) return;
+  if (!impl_->outbound.empty()) {
+    impl_->writing = true;
+    impl_->stream.async_write(
+        asio::buffer(impl_->outbound.front()), [this](error_code error, size_t) {
+          impl_->writing = false;
+          queued_bytes_ -= std::min(queued_bytes_, impl_->outbound.front().size());
+          impl_->outbound.pop_front();
+          if (error) on_end();
+          write();
+          wake_.notify();
+        });
+    return;
+  }
+  if (!impl_->close_wanted) return;
+  impl_->closing = true;
+  impl_->stream.async_close(impl_->reason, [this](error_code) {
+    impl_->closing = false;
+    on_end();
+    wake_.notify();
+  });
+}
+
+Task<> WebSocket::finish() {
+  on_end();
+  if (impl_->reading || impl_->writing || impl_->closing) connection_.stream().close();
+  while (impl_->reading || impl_->writing || impl_->closing) co_await wake_.wait();
+}
+
+}  // namespace spillway::server

@@ -1,0 +1,194 @@
+"""The official openai client, curl and plain HTTP against a real server with the real model."""
+
+import json
+import subprocess
+import threading
+import time
+import unittest
+
+import openai
+
+from harness import Server
+
+
+class OpenAiClient(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server()
+        cls.client = openai.OpenAI(base_url=cls.server.url + "/v1", api_key="none", max_retries=0)
+        cls.model = cls.client.models.list().data[0].id
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.wait_idle()
+        cls.assertEqual(cls(), cls.server.stop(), 0)
+
+    def chat(self, text, **extra):
+        return self.client.chat.completions.create(
+            model=self.model, messages=[{"role": "user", "content": text}], **extra)
+
+    def test_chat_answers_with_usage(self):
+        reply = self.chat("What is the capital of France?", max_tokens=24, temperature=0)
+        self.assertIn("Paris", reply.choices[0].message.content)
+        self.assertEqual(reply.usage.total_tokens,
+                         reply.usage.prompt_tokens + reply.usage.completion_tokens)
+        self.assertIsNotNone(reply.usage.prompt_tokens_details.cached_tokens)
+
+    def test_a_second_turn_reuses_the_first_ones_pages(self):
+        messages = [{"role": "user", "content": "Tell me about the river Rhine, in one paragraph."}]
+        first = self.client.chat.completions.create(model=self.model, messages=messages,
+                                                    max_tokens=64, temperature=0)
+        messages += [{"role": "assistant", "content": first.choices[0].message.content},
+                     {"role": "user", "content": "And the Danube?"}]
+        second = self.client.chat.completions.create(model=self.model, messages=messages,
+                                                     max_tokens=8, temperature=0)
+        cached = second.usage.prompt_tokens_details.cached_tokens
+        self.assertGreaterEqual(cached, first.usage.prompt_tokens // 16 * 16)
+        self.assertLess(cached, second.usage.prompt_tokens)
+
+    def test_streaming_gives_the_same_text_and_usage_only_when_asked(self):
+        whole = self.chat("Count to five.", max_tokens=32, temperature=0)
+        chunks = list(self.chat("Count to five.", max_tokens=32, temperature=0, stream=True))
+        text = "".join(c.choices[0].delta.content or "" for c in chunks if c.choices)
+        self.assertEqual(text, whole.choices[0].message.content)
+        self.assertTrue(all(c.usage is None for c in chunks))
+        self.assertEqual([c.choices[0].finish_reason for c in chunks if c.choices
+                          and c.choices[0].finish_reason],
+                         [whole.choices[0].finish_reason])
+        with_usage = list(self.chat("Count to five.", max_tokens=32, temperature=0, stream=True,
+                                    stream_options={"include_usage": True}))
+        self.assertEqual(with_usage[-1].choices, [])
+        self.assertEqual(with_usage[-1].usage.completion_tokens, whole.usage.completion_tokens)
+
+    def test_seeded_answers_repeat_and_choices_differ(self):
+        def texts():
+            reply = self.chat("Name an animal.", max_tokens=16, temperature=1.0, seed=7, n=3)
+            return [c.message.content for c in reply.choices]
+        self.assertEqual(texts(), texts())
+        self.assertGreater(len(set(texts())), 1)
+
+    def test_logprobs_come_with_the_tokens(self):
+        reply = self.chat("Hi", max_tokens=4, temperature=0, logprobs=True, top_logprobs=3)
+        for entry in reply.choices[0].logprobs.content:
+            self.assertLessEqual(entry.logprob, 0)
+            self.assertEqual(len(entry.top_logprobs), 3)
+            self.assertAlmostEqual(entry.top_logprobs[0].logprob, entry.logprob, places=4)
+            self.assertEqual(bytes(entry.bytes).decode(errors="ignore"), entry.token)
+
+    def test_stop_strings_are_cut_off(self):
+        reply = self.chat("Count: 1, 2, 3,", max_tokens=64, temperature=0, stop=["5"])
+        self.assertNotIn("5", reply.choices[0].message.content)
+        self.assertEqual(reply.choices[0].finish_reason, "stop")
+
+    def test_completions_take_text_lists_and_tokens(self):
+        create = self.client.completions.create
+        text = create(model=self.model, prompt="The sky is", max_tokens=4, temperature=0)
+        tokens = self.server.post("/tokenize", {"prompt": "The sky is"})[1]["tokens"]
+        same = create(model=self.model, prompt=tokens, max_tokens=4, temperature=0)
+        self.assertEqual(text.choices[0].text, same.choices[0].text)
+        both = create(model=self.model, prompt=["The sky is", "Grass is"], max_tokens=4,
+                      temperature=0)
+        self.assertEqual([c.index for c in both.choices], [0, 1])
+        self.assertEqual(both.choices[0].text, text.choices[0].text)
+
+    def test_echo_with_no_tokens_scores_the_prompt(self):
+        reply = self.client.completions.create(
+            model=self.model, prompt="The capital of France is Paris", max_tokens=0, echo=True,
+            logprobs=1)
+        logprobs = reply.choices[0].logprobs
+        self.assertEqual("".join(logprobs.tokens), "The capital of France is Paris")
+        self.assertIsNone(logprobs.token_logprobs[0])
+        self.assertTrue(all(p < 0 for p in logprobs.token_logprobs[1:]))
+        self.assertEqual(reply.usage.prompt_tokens_details.cached_tokens, 0)
+
+    def test_errors_have_openais_shape(self):
+        with self.assertRaises(openai.NotFoundError) as caught:
+            self.client.chat.completions.create(model="nope", messages=[])
+        self.assertEqual(caught.exception.code, "model_not_found")
+        with self.assertRaises(openai.BadRequestError) as caught:
+            self.chat("x", temperature=5)
+        self.assertEqual(caught.exception.param, "temperature")
+        with self.assertRaises(openai.BadRequestError) as caught:
+            self.chat("word " * 9000)
+        self.assertEqual(caught.exception.code, "context_length_exceeded")
+
+    def test_a_closed_stream_gives_its_pages_back(self):
+        stream = self.chat("Write a long story.", max_tokens=2000, stream=True)
+        next(iter(stream))
+        stream.close()
+        self.server.wait_idle()
+
+    def test_curl_streams_events(self):
+        body = json.dumps({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 5,
+                           "stream": True})
+        out = subprocess.run(["curl", "-sN", self.server.url + "/v1/chat/completions", "-H",
+                              "Content-Type: application/json", "-d", body],
+                             capture_output=True, text=True, check=True).stdout
+        events = [e for e in out.split("\n\n") if e]
+        self.assertTrue(all(e.startswith("data: ") for e in events))
+        self.assertEqual(events[-1], "data: [DONE]")
+
+    def test_the_cache_is_empty_after_a_reset(self):
+        self.chat("Fill a page or two of the cache with this sentence, please.", max_tokens=20)
+        self.server.wait_idle()
+        self.assertEqual(self.server.post("/reset_prefix_cache", {})[0], 200)
+        for pool in self.server.cache()["pools"]:
+            self.assertEqual(pool["free"], pool["capacity"])
+
+
+class Load(unittest.TestCase):
+    def test_64_streams_and_200_disconnects_leave_nothing_behind(self):
+        with Server() as server:
+            failures = []
+
+            def stream(index):
+                try:
+                    connection = server.connect(300)
+                    connection.request("POST", "/v1/chat/completions", json.dumps({
+                        "messages": [{"role": "user", "content": f"Say something about {index}."}],
+                        "max_tokens": 24, "stream": True, "temperature": 0}),
+                        {"Content-Type": "application/json"})
+                    text = connection.getresponse().read().decode()
+                    if not text.endswith("data: [DONE]\n\n"):
+                        failures.append(text[-200:])
+                    connection.close()
+                except Exception as error:  # noqa: BLE001
+                    failures.append(repr(error))
+
+            threads = [threading.Thread(target=stream, args=(i,)) for i in range(64)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            self.assertEqual(failures, [])
+
+            for index in range(200):
+                connection = server.connect()
+                connection.request("POST", "/v1/chat/completions", json.dumps({
+                    "messages": [{"role": "user", "content": f"Story {index % 7}, long."}],
+                    "max_tokens": 500, "stream": True}), {"Content-Type": "application/json"})
+                if index % 3:
+                    connection.getresponse().read(20)
+                connection.close()
+            server.wait_idle()
+            self.assertEqual(server.metric("vllm:num_requests_running"), 0)
+            self.assertEqual(server.metric("vllm:num_requests_waiting"), 0)
+            server.post("/reset_prefix_cache", {})
+            for pool in server.cache()["pools"]:
+                self.assertEqual(pool["free"], pool["capacity"])
+
+    def test_an_idle_server_uses_no_processor(self):
+        with Server() as server:
+            server.post("/v1/completions", {"prompt": "Hi", "max_tokens": 3})
+            time.sleep(0.5)
+
+            def used():
+                fields = open(f"/proc/{server.process.pid}/stat").read().rsplit(")", 1)[1].split()
+                return int(fields[11]) + int(fields[12])  # ticks of user and system time
+            before = used()
+            time.sleep(3)
+            self.assertLessEqual(used() - before, 2)  # of 300
+
+
+if __name__ == "__main__":
+    unittest.main()
