@@ -83,7 +83,6 @@ Task<Connection::Fill> Connection::fill(std::chrono::steady_clock::time_point de
   set_deadline(deadline);
   Fill result = Fill::kEnd;
   for (;;) {
-    start_read();
     if (inbound_.size() > before) {
       result = Fill::kBytes;
       break;
@@ -97,6 +96,7 @@ Task<Connection::Fill> Connection::fill(std::chrono::steady_clock::time_point de
       result = Fill::kTimeout;
       break;
     }
+    start_read();
     co_await wake_.wait();
   }
   clear_deadline();
