@@ -64,7 +64,7 @@ export function renderPool(node, pools) {
   node.querySelector('.used').style.setProperty('width', percent(used) + '%');
   node.querySelector('.kept').style.setProperty('width', percent(kept) + '%');
   const text = `cache ${formatBytes(used + kept)} of ${formatBytes(capacity)}`;
-  node.querySelector('.pool-text').textContent = text;
+  node.querySelector('.pool-text').textContent = text.replace('cache ', '');
   const title = `${text}: ${formatBytes(used)} in use by running answers, ` +
       `${formatBytes(kept)} kept for what comes again`;
   node.title = title;

@@ -183,7 +183,8 @@ class Load(unittest.TestCase):
             time.sleep(0.5)
 
             def used():
-                fields = open(f"/proc/{server.process.pid}/stat").read().rsplit(")", 1)[1].split()
+                with open(f"/proc/{server.process.pid}/stat") as stat:
+                    fields = stat.read().rsplit(")", 1)[1].split()
                 return int(fields[11]) + int(fields[12])  # ticks of user and system time
             before = used()
             time.sleep(3)

@@ -59,7 +59,7 @@ class Page(unittest.TestCase):
             self.assertGreater(second_cached, first_cached)
             self.assertGreaterEqual(second_cached, (first_cached + first_computed) // 16 * 16)
             self.assertGreater(second_computed, 0)
-            self.assertIn("cache", browser.run(
+            self.assertIn("of 512 MiB", browser.run(
                 "document.querySelector('.pool-text').textContent"))
             # The conversation is there after a reload.
             browser.open(self.server.url + "/")
