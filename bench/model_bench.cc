@@ -2,11 +2,15 @@
 // one stream and of eight behind that prompt. Prints the achieved GB/s and GOP/s beside, to compare
 // with what the machine can do (docs/BENCHMARKS.md).
 //
-//   model_bench MODEL.gguf [THREADS] [f32|f16|bf16] [REPEATS]      SPILLWAY_CPU forces a level
+// On a machine that does other work, compare the processor time per token, which is printed too.
+//
+//   model_bench MODEL.gguf [THREADS] [f32|f16|bf16] [REPEATS] [TILE_ROWS]
+//   SPILLWAY_CPU forces a level
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <string>
 #include <thread>
 #include <vector>
@@ -35,6 +39,8 @@ double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
+double processor_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
+
 class Bench {
  public:
   Bench(Transformer& runner, kernels::Device& device)
@@ -60,10 +66,20 @@ class Bench {
 
   Task<> run(uint32_t repeats) {
     for (uint32_t r = 0; r < repeats; ++r) {
+      const double start = processor_seconds();
       const double prefill = co_await prefill_all();
+      const double prefilled = processor_seconds();
       const double one = co_await decode(1);
+      const double decoded_one = processor_seconds();
       const double eight = co_await decode(8);
+      const double decoded_eight = processor_seconds();
       report(prefill, one, eight);
+      std::printf(
+          "  processor time per token: prefill %.3f ms, decode 1 %.3f ms, decode 8 %.3f ms\n",
+          (prefilled - start) * 1e3 / (kStreamsMax * kPromptTokens),
+          (decoded_one - prefilled) * 1e3 / kDecodeTokens,
+          (decoded_eight - decoded_one) * 1e3 / (8 * kDecodeTokens));
+      std::fflush(stdout);
     }
   }
 
@@ -149,7 +165,8 @@ int fail(const Error& error) {
 
 int run(int argc, char** argv) {
   if (argc < 2) {
-    std::fprintf(stderr, "usage: model_bench MODEL.gguf [THREADS] [f32|f16|bf16] [REPEATS]\n");
+    std::fprintf(stderr,
+                 "usage: model_bench MODEL.gguf [THREADS] [f32|f16|bf16] [REPEATS] [TILE_ROWS]\n");
     return 2;
   }
   const auto threads = static_cast<uint32_t>(
@@ -166,7 +183,11 @@ int run(int argc, char** argv) {
                                : kv == "bf16" ? kernels::KvType::kBf16
                                               : kernels::KvType::kF16;
   auto runner =
-      Transformer::create(*file, *device, {.level = *level, .kv_type = type, .threads = threads});
+      Transformer::create(*file, *device,
+                          {.level = *level,
+                           .kv_type = type,
+                           .tile_rows = argc > 5 ? static_cast<uint32_t>(std::atoi(argv[5])) : 512,
+                           .threads = threads});
   if (!runner) return fail(runner.error());
   std::printf("%s, %s KV, loaded in %.2f s\n", device->description().c_str(), kv.c_str(),
               seconds_now() - start);
