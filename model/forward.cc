@@ -16,9 +16,23 @@ using kernels::Team;
 // Rows of logits at a time: enough to read the output matrix once for a whole decode batch, few
 // enough that a prompt's log-probabilities over a large vocabulary take little memory.
 constexpr uint32_t kLogitRows = 32;
+constexpr size_t kLogitFloatsMax = size_t{1} << 24;    // 64 MiB
+constexpr size_t kScratchFloatsMax = size_t{1} << 26;  // 256 MiB; 512 rows of a model of 8 billion
 
 size_t widest_input(const ModelConfig& config) {
   return std::max({config.embedding, config.query_width(), config.feed_forward});
+}
+
+// Rows of a tile, fewer than asked for where a model is so wide that its scratch would be large.
+uint32_t tile_rows_for(const ModelConfig& config, uint32_t wanted) {
+  const size_t row = size_t{3} * config.embedding + size_t{2} * config.query_width() +
+                     size_t{2} * config.kv_width() + size_t{2} * config.feed_forward;
+  return static_cast<uint32_t>(std::clamp<size_t>(kScratchFloatsMax / row, 1, wanted));
+}
+
+size_t logit_rows(const ModelConfig& config, uint32_t tile_rows) {
+  return std::clamp<size_t>(kLogitFloatsMax / config.vocabulary, 1,
+                            std::min(kLogitRows, tile_rows));
 }
 
 }  // namespace
@@ -29,7 +43,7 @@ Forward::Forward(const ModelConfig& config, const Weights& weights,
       weights_(weights),
       level_(options.level),
       ops_(kernels::row_ops(options.level)),
-      tile_rows_(options.tile_rows),
+      tile_rows_(tile_rows_for(config, options.tile_rows)),
       residual_(size_t{tile_rows_} * config.embedding),
       normed_(residual_.size()),
       query_(size_t{tile_rows_} * config.query_width()),
@@ -39,8 +53,8 @@ Forward::Forward(const ModelConfig& config, const Weights& weights,
       update_(residual_.size()),
       gate_(size_t{tile_rows_} * config.feed_forward),
       up_(gate_.size()),
-      logits_(size_t{std::min(kLogitRows, tile_rows_)} * config.vocabulary),
-      activations_(options.level, tile_rows_ * widest_input(config)),
+      logits_(logit_rows(config, tile_rows_) * config.vocabulary),
+      activations_(options.level, size_t{tile_rows_} * widest_input(config)),
       sample_scratch_(options.workers_max) {
   const kernels::AttentionShape shape{
       .heads = config.heads, .scale = config.query_scale, .soft_cap = config.attention_soft_cap};

@@ -22,7 +22,7 @@ namespace spillway::model {
 
 struct ForwardOptions {
   kernels::CpuLevel level{};
-  uint32_t tile_rows = 512;  // rows that go through all layers together
+  uint32_t tile_rows = 512;  // rows that go through all layers together, at most
   uint32_t workers_max = 1;
 };
 

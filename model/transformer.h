@@ -21,7 +21,7 @@ struct TransformerOptions {
   kernels::KvType kv_type = kernels::KvType::kF16;
   uint32_t page_tokens = 16;         // a multiple of 16
   uint32_t batch_tokens_max = 2048;  // rows of one step
-  uint32_t tile_rows = 512;          // rows that pass through the layers together; at least 1
+  uint32_t tile_rows = 512;          // most rows that pass the layers together; at least 1
   uint32_t threads = 1;              // most workers the device's team has; also repack the weights
 };
 

@@ -13,7 +13,6 @@ import gguf
 import numpy as np
 from gguf import GGMLQuantizationType as Q
 
-VOCABULARY = 96
 TOKENS = 45  # three pages of 16, the last one open; past the windows below
 
 
@@ -24,6 +23,7 @@ class Model:
         self.name, self.arch = name, arch
         self.layers, self.width, self.mlp = 2, 64, 96
         self.heads, self.kv_heads, self.head_dim = 4, 2, 16
+        self.vocabulary = 96
         self.type = Q.F32
         self.output = True  # a matrix of its own
         self.rope_base, self.linear, self.yarn = 10000.0, None, None
@@ -56,6 +56,9 @@ MODELS = [
     Model("gemma3_soft_caps", "gemma3", layers=7, width=48, mlp=48, kv_heads=1, window=20, pattern=6,
           attention_cap=2.0, final_cap=5.0, output=False, rope_base=1e6, linear=8.0, type=Q.F16,
           write_pattern=False),
+    # No size is a multiple of what vectors or blocks hold.
+    Model("llama_odd_sizes", "llama", width=44, mlp=74, heads=9, kv_heads=3, head_dim=22,
+          vocabulary=101, type=Q.F16),
     Model("qwen2_q8_0", "qwen2", type=Q.Q8_0, width=128, mlp=128),
     Model("llama_q4_1", "llama", type=Q.Q4_1, width=128, mlp=128, output=False),
     Model("llama_q5_0", "llama", type=Q.Q5_0, width=128, mlp=128),
@@ -231,17 +234,17 @@ def write(m, folder):
     writer = gguf.GGUFWriter(folder / f"{m.name}.gguf", m.arch)
     add_metadata(writer, m)
     # Tied embeddings are output weights, too: large enough for logits that differ.
-    add_matrix(writer, m, "token_embd.weight", VOCABULARY, m.width, 1.0 if m.gemma else 3.0)
+    add_matrix(writer, m, "token_embd.weight", m.vocabulary, m.width, 1.0 if m.gemma else 3.0)
     add_vector(writer, m, "output_norm.weight", m.width, 1, 0.2)
     if m.output:
-        add_matrix(writer, m, "output.weight", VOCABULARY, m.width, 3.0)
+        add_matrix(writer, m, "output.weight", m.vocabulary, m.width, 3.0)
     if m.rope_factors:
         factors = np.linspace(1, 8, m.rope_dims // 2).astype(np.float32)
         writer.add_tensor("rope_freqs.weight", factors)
         m.tensors["rope_freqs.weight"] = factors.astype(np.float64)
     for i in range(m.layers):
         add_layer(writer, m, i)
-    tokens = m.random.integers(0, VOCABULARY, TOKENS)
+    tokens = m.random.integers(0, m.vocabulary, TOKENS)
     writer.add_array("spillway.test.tokens", [int(t) for t in tokens])
     writer.add_array("spillway.test.logits", [float(v) for v in forward(m, tokens).ravel()])
     writer.write_header_to_file()

@@ -12,9 +12,9 @@
 namespace spillway::model {
 
 inline const std::vector<std::string> kTinyModels = {
-    "gemma3_soft_caps", "llama_mha_linear", "llama_mqa_llama3", "llama_partial_rope",
-    "llama_q4_1",       "llama_q5_0",       "mistral_window",   "qwen2_bias_yarn",
-    "qwen2_q8_0",       "qwen3_qk_norm"};
+    "gemma3_soft_caps",   "llama_mha_linear", "llama_mqa_llama3", "llama_odd_sizes",
+    "llama_partial_rope", "llama_q4_1",       "llama_q5_0",       "mistral_window",
+    "qwen2_bias_yarn",    "qwen2_q8_0",       "qwen3_qk_norm"};
 
 inline bool is_quantized(const std::string& tiny_model) {
   return tiny_model.find("_q") != std::string::npos && tiny_model != "qwen3_qk_norm";
