@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#define SPILLWAY_AVX2 __attribute__((target("avx2,fma,f16c")))
+#define SPILLWAY_AVX2 __attribute__((target("avx2,fma,f16c,tune=haswell")))
 #define SPILLWAY_LANES SPILLWAY_AVX2 __attribute__((always_inline)) inline
 
 namespace spillway::kernels::avx2 {

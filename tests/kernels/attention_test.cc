@@ -255,15 +255,15 @@ TEST(AttentionTest, one_plan_serves_many_layers_and_steps) {
   AttentionCase setup;
   setup.level = attention_levels().back();
   setup.workers = 2;
-  setup.layout = {.layers = 4, .kv_heads = 1, .head_dim = 64};
+  setup.layout = {.layers = 2, .kv_heads = 1, .head_dim = 16};
   setup.shape = {.heads = 4, .scale = 0.125f};
-  const TokenRows rows(setup, 1300, 5);
+  const TokenRows rows(setup, 700, 5);
   PagePoolFixture pool(setup.layout, 90, 6);
   PagedSequence sequence(setup, pool);
   AttentionPlan plan(setup.level, setup.layout, setup.shape);
   uint32_t first = 0;
   std::vector<float> out(rows.q.size()), expected(rows.q.size());
-  for (const uint32_t count : {1200u, 1u, 99u}) {
+  for (const uint32_t count : {600u, 1u, 99u}) {
     const AttentionSequence part[] = {sequence.next(count, 0)};
     plan.prepare(part, setup.workers);
     run_team(setup.workers, [&](Team& team) {
