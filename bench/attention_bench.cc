@@ -76,15 +76,17 @@ double read_rate() {
   std::vector<uint64_t> memory((96u << 20) / sizeof(uint64_t), 1);
   double best = 1e9;
   for (int round = 0; round < 4; ++round) {
-    best = std::min(best, timed([&] {
-                      const auto* from = reinterpret_cast<const __m128i*>(memory.data());
-                      __m128i sums[4] = {};
-                      for (size_t i = 0; i < memory.size() / 2; i += 4) {
-                        for (int j = 0; j < 4; ++j)
-                          sums[j] = _mm_xor_si128(sums[j], _mm_loadu_si128(from + i + j));
-                      }
-                      for (__m128i& sum : sums) benchmark::DoNotOptimize(sum);
-                    }));
+    best =
+        std::min(best, timed([&] {
+                   const auto* from = reinterpret_cast<const __m128i*>(memory.data());
+                   __m128i sums[4] = {};
+                   for (size_t i = 0; i < memory.size() / 2; i += 4) {
+                     __builtin_prefetch(from + i + 1024, 0, 2);  // 16 KB ahead, as attention does
+                     for (int j = 0; j < 4; ++j)
+                       sums[j] = _mm_xor_si128(sums[j], _mm_loadu_si128(from + i + j));
+                   }
+                   for (__m128i& sum : sums) benchmark::DoNotOptimize(sum);
+                 }));
   }
   return static_cast<double>(96u << 20) / best;
 }

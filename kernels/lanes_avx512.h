@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#define SPILLWAY_AVX512 __attribute__((target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,tune=icelake-server")))
+#define SPILLWAY_AVX512 __attribute__((target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")))
 #define SPILLWAY_LANES SPILLWAY_AVX512 __attribute__((always_inline)) inline
 
 namespace spillway::kernels::avx512 {
