@@ -1,6 +1,7 @@
 #include "model/spm_encoder.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <deque>
 #include <limits>
@@ -13,7 +14,6 @@ namespace {
 
 constexpr std::string_view kEscapedSpace = "\xE2\x96\x81";  // U+2581
 constexpr uint32_t kNobody = UINT32_MAX;
-constexpr size_t kNeighbourBits = size_t{1} << 22;
 constexpr uint32_t kInvalid = 0x110000;  // the "code point" of bytes that are not UTF-8
 
 std::string unescape(std::string_view text) {
@@ -94,7 +94,7 @@ SpmEncoder::SpmEncoder(const TokenizerData& data, const Vocabulary& vocabulary)
       removes_extra_whitespace_(data.removes_extra_whitespace.value_or(false)),
       index_(vocabulary.size()),
       scores_(data.scores),
-      neighbours_(kNeighbourBits / 64),
+      neighbours_(std::bit_ceil(vocabulary.size() / 4 + 1)),
       unknown_(data.unknown) {
   for (float& score : scores_) {
     if (std::isnan(score)) score = -std::numeric_limits<float>::infinity();
@@ -121,12 +121,16 @@ void SpmEncoder::index_tokens(const TokenizerData& data, const Vocabulary& vocab
   }
 }
 
+// 16 bits for each token: in Gemma's 262,144, one in a hundred is set.
+size_t SpmEncoder::neighbour_bit(uint32_t left, uint32_t right) const {
+  return mix_hash(static_cast<uint64_t>(left) << 32 | right) & (64 * neighbours_.size() - 1);
+}
+
 void SpmEncoder::note_neighbours(std::string_view token) {
   Character left = character_at(token, 0);
   for (size_t at = left.bytes; at < token.size();) {
     const Character right = character_at(token, at);
-    const size_t bit =
-        mix_hash(static_cast<uint64_t>(left.code_point) << 32 | right.code_point) % kNeighbourBits;
+    const size_t bit = neighbour_bit(left.code_point, right.code_point);
     neighbours_[bit / 64] |= uint64_t{1} << (bit % 64);
     at += right.bytes;
     left = right;
@@ -136,7 +140,7 @@ void SpmEncoder::note_neighbours(std::string_view token) {
 // False: no token holds these two characters next to each other, so none ever spans this place and
 // the text can be cut here without changing what it becomes.
 bool SpmEncoder::may_join(uint32_t left, uint32_t right) const {
-  const size_t bit = mix_hash(static_cast<uint64_t>(left) << 32 | right) % kNeighbourBits;
+  const size_t bit = neighbour_bit(left, right);
   return (neighbours_[bit / 64] >> (bit % 64) & 1) != 0;
 }
 

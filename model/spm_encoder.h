@@ -40,6 +40,7 @@ class SpmEncoder {
 
   SpmEncoder(const TokenizerData& data, const Vocabulary& vocabulary);
   void index_tokens(const TokenizerData& data, const Vocabulary& vocabulary);
+  size_t neighbour_bit(uint32_t left, uint32_t right) const;
   void note_neighbours(std::string_view token);
   bool may_join(uint32_t left, uint32_t right) const;
   bool needs_change(const TextPart& part) const;

@@ -54,9 +54,7 @@ class ToyVocabulary {
     }
   }
 
-  std::unique_ptr<Tokenizer> tokenizer() const {
-    return Tokenizer::create(data).value();
-  }
+  std::unique_ptr<Tokenizer> tokenizer() const { return Tokenizer::create(data).value(); }
 
   TokenizerData data;
 
