@@ -30,9 +30,9 @@ uint32_t tile_rows_for(const ModelConfig& config, uint32_t wanted) {
   return static_cast<uint32_t>(std::clamp<size_t>(kScratchFloatsMax / row, 1, wanted));
 }
 
-size_t logit_rows(const ModelConfig& config, uint32_t tile_rows) {
-  return std::clamp<size_t>(kLogitFloatsMax / config.vocabulary, 1,
-                            std::min(kLogitRows, tile_rows));
+uint32_t logit_rows(const ModelConfig& config, uint32_t tile_rows) {
+  return static_cast<uint32_t>(
+      std::clamp<size_t>(kLogitFloatsMax / config.vocabulary, 1, std::min(kLogitRows, tile_rows)));
 }
 
 }  // namespace
@@ -44,16 +44,17 @@ Forward::Forward(const ModelConfig& config, const Weights& weights,
       level_(options.level),
       ops_(kernels::row_ops(options.level)),
       tile_rows_(tile_rows_for(config, options.tile_rows)),
-      residual_(size_t{tile_rows_} * config.embedding),
-      normed_(residual_.size()),
-      query_(size_t{tile_rows_} * config.query_width()),
-      key_(size_t{tile_rows_} * config.kv_width()),
-      value_(key_.size()),
-      attended_(query_.size()),
-      update_(residual_.size()),
-      gate_(size_t{tile_rows_} * config.feed_forward),
-      up_(gate_.size()),
-      logits_(logit_rows(config, tile_rows_) * config.vocabulary),
+      residual_(tile_rows_, config.embedding),
+      normed_(tile_rows_, config.embedding),
+      update_(tile_rows_, config.embedding),
+      query_(tile_rows_, config.query_width()),
+      attended_(tile_rows_, config.query_width()),
+      key_(tile_rows_, config.kv_width()),
+      value_(tile_rows_, config.kv_width()),
+      gate_(tile_rows_, config.feed_forward),
+      up_(tile_rows_, config.feed_forward),
+      logit_rows_(logit_rows(config, tile_rows_)),
+      logits_(logit_rows_, config.vocabulary),
       activations_(options.level, size_t{tile_rows_} * widest_input(config)),
       sample_scratch_(options.workers_max) {
   const kernels::AttentionShape shape{
@@ -61,7 +62,7 @@ Forward::Forward(const ModelConfig& config, const Weights& weights,
   for (size_t g = 0; g < layouts.size(); ++g) {
     groups_.push_back({.layout = &layouts[g], .base = nullptr});
     plans_.push_back(std::make_unique<kernels::AttentionPlan>(level_, layouts[g], shape));
-    angles_.emplace_back(tile_rows_ * rope_angle_count(weights.ropes[g]));
+    angles_.emplace_back(tile_rows_, rope_angle_count(weights.ropes[g]));
   }
 }
 
@@ -113,12 +114,11 @@ void Forward::embed(Share rows) {
     const TokenId token = tile_.tokens[r];
     CHECK(token >= 0);
     CHECK(static_cast<uint32_t>(token) < config_.vocabulary);
-    float* row = &residual_[r * width];
+    float* row = residual_.row(r);
     weights_.embedding.dequantize(static_cast<uint32_t>(token), row);
     if (config_.embedding_scale != 1) ops_.scale(row, config_.embedding_scale, width);
     for (size_t g = 0; g < groups_.size(); ++g) {
-      const kernels::RopeTable& rope = weights_.ropes[g];
-      rope_angles(rope, tile_.positions[r], &angles_[g][r * rope_angle_count(rope)]);
+      rope_angles(weights_.ropes[g], tile_.positions[r], angles_[g].row(r));
     }
   }
 }
@@ -133,8 +133,7 @@ void Forward::norm_rows(Share rows, const float* residual, const std::vector<flo
                         const Activations& to) {
   const size_t width = config_.embedding;
   for (uint32_t r = rows.first; r < rows.end; ++r) {
-    ops_.rms_norm(&normed_[r * width], residual + r * width, weight.data(), width,
-                  config_.norm_epsilon);
+    ops_.rms_norm(normed_.row(r), residual + r * width, weight.data(), width, config_.norm_epsilon);
   }
   quantize(rows, to);
 }
@@ -143,9 +142,9 @@ void Forward::norm_rows(Share rows, const float* residual, const std::vector<flo
 void Forward::place_heads(const LayerWeights& layer, const kernels::RopeTable& rope,
                           const float* angles, uint32_t row) {
   const size_t dim = config_.head_dim;
-  float* q = &query_[size_t{row} * config_.query_width()];
-  float* k = &key_[size_t{row} * config_.kv_width()];
-  float* v = &value_[size_t{row} * config_.kv_width()];
+  float* q = query_.row(row);
+  float* k = key_.row(row);
+  float* v = value_.row(row);
   if (!layer.query_bias.empty()) {
     ops_.add(q, layer.query_bias.data(), config_.query_width());
     ops_.add(k, layer.key_bias.data(), config_.kv_width());
@@ -183,7 +182,7 @@ void Forward::attend(Team& team, uint32_t index) {
   matmul(team, layer.value, normed, value_.data(), kv_width);
   team.barrier();
   for (uint32_t r = share.first; r < share.end; ++r) {
-    place_heads(layer, rope, &angles_[place.group][r * rope_angle_count(rope)], r);
+    place_heads(layer, rope, angles_[place.group].row(r), r);
   }
   team.barrier();
   write_kv(level_, team, tile_.sequences[place.group], place.index,
@@ -199,23 +198,22 @@ void Forward::attend(Team& team, uint32_t index) {
 
 // Moves the active rows of residual_ and attended_ to the front, by one worker.
 void Forward::keep_active_rows() {
-  const size_t width = config_.embedding, q_width = config_.query_width();
   for (size_t to = 0; to < tile_.active_rows.size(); ++to) {
     const size_t from = tile_.active_rows[to];  // never before `to`
     if (from == to) continue;
-    std::copy_n(&residual_[from * width], width, &residual_[to * width]);
-    std::copy_n(&attended_[from * q_width], q_width, &attended_[to * q_width]);
+    std::copy_n(residual_.row(from), residual_.width(), residual_.row(to));
+    std::copy_n(attended_.row(from), attended_.width(), attended_.row(to));
   }
 }
 
 void Forward::add_update(Share rows, const std::vector<float>& post_norm) {
   const size_t width = config_.embedding;
   for (uint32_t r = rows.first; r < rows.end; ++r) {
-    float* update = &update_[r * width];
+    float* update = update_.row(r);
     if (!post_norm.empty()) {
       ops_.rms_norm(update, update, post_norm.data(), width, config_.norm_epsilon);
     }
-    ops_.add(&residual_[r * width], update, width);
+    ops_.add(residual_.row(r), update, width);
   }
 }
 
@@ -231,7 +229,7 @@ void Forward::finish_attention(Team& team, const LayerWeights& layer, uint32_t r
   team.barrier();
   if (!layer.attention_output_bias.empty()) {
     for (uint32_t r = share.first; r < share.end; ++r) {
-      ops_.add(&update_[r * width], layer.attention_output_bias.data(), width);
+      ops_.add(update_.row(r), layer.attention_output_bias.data(), width);
     }
   }
   add_update(share, layer.attention_post_norm);
@@ -251,7 +249,7 @@ void Forward::run_mlp(Team& team, const LayerWeights& layer, uint32_t rows) {
   const auto gated =
       config_.architecture->activation == Activation::kGelu ? ops_.gelu_mul : ops_.silu_mul;
   for (uint32_t r = share.first; r < share.end; ++r) {
-    gated(&gate_[r * mlp], &gate_[r * mlp], &up_[r * mlp], mlp);
+    gated(gate_.row(r), gate_.row(r), up_.row(r), mlp);
   }
   const Activations hidden = activations_.view(gate_.data(), mlp, rows, config_.feed_forward);
   quantize(share, hidden);
@@ -264,18 +262,17 @@ void Forward::run_mlp(Team& team, const LayerWeights& layer, uint32_t rows) {
 void Forward::sample(Team& team, const StepBatch& batch, StepResult& result) {
   const size_t width = config_.embedding, vocabulary = config_.vocabulary;
   const auto active = static_cast<uint32_t>(tile_.active_rows.size());
-  const auto chunk_rows = static_cast<uint32_t>(logits_.size() / vocabulary);
   size_t next_sample = 0;
-  for (uint32_t first = 0; first < active; first += chunk_rows) {
-    const uint32_t rows = std::min(chunk_rows, active - first);
+  for (uint32_t first = 0; first < active; first += logit_rows_) {
+    const uint32_t rows = std::min(logit_rows_, active - first);
     const Activations normed = activations_.view(normed_.data(), width, rows, config_.embedding);
-    norm_rows(share_of(team, rows), &residual_[first * width], weights_.output_norm, normed);
+    norm_rows(share_of(team, rows), residual_.row(first), weights_.output_norm, normed);
     team.barrier();
     matmul(team, weights_.output_matrix(), normed, logits_.data(), vocabulary);
     team.barrier();
     if (config_.final_soft_cap > 0) {
       for (uint32_t r = team.index(); r < rows; r += team.count()) {
-        ops_.soft_cap(&logits_[r * vocabulary], config_.final_soft_cap, vocabulary);
+        ops_.soft_cap(logits_.row(r), config_.final_soft_cap, vocabulary);
       }
     }
     // The worker that capped a row draws all samples of that row. (The next chunk's logits are
@@ -287,8 +284,8 @@ void Forward::sample(Team& team, const StepBatch& batch, StepResult& result) {
       if (row % team.count() != team.index()) continue;
       const SampleRequest& request = batch.sequences[wanted.sequence].samples[wanted.sample];
       result.samples[wanted.sequence][wanted.sample] =
-          sample_row(std::span(logits_).subspan(row * vocabulary, vocabulary), request,
-                     wanted.position, sample_scratch_[team.index()]);
+          sample_row(std::span(logits_.row(row), vocabulary), request, wanted.position,
+                     sample_scratch_[team.index()]);
     }
   }
 }

@@ -13,6 +13,7 @@
 #include "kernels/ops.h"
 #include "kernels/share.h"
 #include "model/config.h"
+#include "model/row_buffer.h"
 #include "model/runner.h"
 #include "model/sampler.h"
 #include "model/step_tile.h"
@@ -68,10 +69,14 @@ class Forward {
   StepTile tile_;
   bool has_tile_ = false;
 
-  // Scratch, (tile_rows, width) each.
-  std::vector<float> residual_, normed_, query_, key_, value_, attended_, update_, gate_, up_;
-  std::vector<std::vector<float>> angles_;  // (group)(row, 2 * rope dims)
-  std::vector<float> logits_;               // (kLogitRows, vocabulary)
+  // Scratch, tile_rows rows each.
+  RowBuffer residual_, normed_, update_;  // (embedding)
+  RowBuffer query_, attended_;            // (query_width)
+  RowBuffer key_, value_;                 // (kv_width)
+  RowBuffer gate_, up_;                   // (feed_forward)
+  std::vector<RowBuffer> angles_;         // (group): (2 * rope dims)
+  const uint32_t logit_rows_;
+  RowBuffer logits_;  // logit_rows_ rows: (vocabulary)
   kernels::ActivationBuffer activations_;
   std::vector<SampleScratch> sample_scratch_;  // (worker)
 };
