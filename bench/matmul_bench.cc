@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include <barrier>
+#include <cstring>
 #include <functional>
 #include <random>
 #include <string>
@@ -88,9 +89,10 @@ std::vector<PackedMatrix> make_matrices(CpuLevel level, const Case& c, size_t by
   std::vector<std::byte> rows(c.shape.outputs * row_bytes(c.type, c.shape.inputs));
   std::mt19937 random(1);
   for (std::byte& byte : rows) byte = static_cast<std::byte>(random() & 0x3b);
+  WeightArena arena;
   std::vector<PackedMatrix> out;
   for (size_t sum = 0; sum == 0 || sum < bytes; sum += out.back().bytes()) {
-    out.push_back(PackedMatrix::pack(level, c.type, rows.data(), c.shape));
+    out.push_back(PackedMatrix::pack(level, c.type, rows.data(), c.shape, &arena));
   }
   return out;
 }
@@ -167,14 +169,17 @@ void int8_dot_peak(benchmark::State& state) {
 }
 
 void read_bandwidth(benchmark::State& state) {
-  std::vector<uint64_t> memory((96u << 20) / sizeof(uint64_t), 1);
+  constexpr size_t kBytes = size_t{96} << 20;
+  const auto memory = allocate_weights(kBytes);
+  std::memset(memory.get(), 1, kBytes);
   double seconds = 0;
   for (auto _ : state) {
     const double once = run_workers([&](Team& team) {
-      const size_t half = memory.size() / kWorkers;
-      const __m128i* from = reinterpret_cast<const __m128i*>(memory.data() + team.index() * half);
+      const size_t half = kBytes / kWorkers;
+      const std::byte* start = memory.get() + team.index() * half;
+      const __m128i* from = reinterpret_cast<const __m128i*>(start);
       __m128i sums[4] = {};
-      for (size_t i = 0; i < half / 2; i += 4) {
+      for (size_t i = 0; i < half / sizeof(__m128i); i += 4) {
         _mm_prefetch(reinterpret_cast<const char*>(from + i + 512), _MM_HINT_T0);
         for (int j = 0; j < 4; ++j) sums[j] = _mm_xor_si128(sums[j], _mm_loadu_si128(from + i + j));
       }
@@ -183,7 +188,7 @@ void read_bandwidth(benchmark::State& state) {
     state.SetIterationTime(once);
     seconds += once;
   }
-  report(state, seconds, 0, static_cast<double>(state.iterations()) * (96u << 20));
+  report(state, seconds, 0, static_cast<double>(state.iterations()) * kBytes);
 }
 
 void add(const std::string& name, const std::function<void(benchmark::State&)>& run) {

@@ -1,6 +1,5 @@
 #include "kernels/matrix.h"
 
-#include <cstdlib>
 #include <cstring>
 
 #include "kernels/file_block.h"
@@ -135,10 +134,8 @@ float get_f16(const std::byte* section, uint32_t column) { return load_f16(secti
 
 }  // namespace
 
-void PackedMatrix::Free::operator()(std::byte* memory) const { std::free(memory); }
-
 PackedMatrix PackedMatrix::pack(CpuLevel level, TensorType type, const std::byte* rows,
-                                MatrixShape shape) {
+                                MatrixShape shape, WeightArena* arena) {
   const PackedFormat& format = packed_format(type);
   CHECK(shape.inputs > 0);
   CHECK(cpu_features().has(level));
@@ -149,9 +146,7 @@ PackedMatrix PackedMatrix::pack(CpuLevel level, TensorType type, const std::byte
   out.shape_ = shape;
   out.panel_bytes_ = panel_bytes_of(format, shape);
   if (shape.outputs == 0) return out;
-  out.memory_.reset(static_cast<std::byte*>(std::aligned_alloc(kVectorBytes, out.bytes())));
-  CHECK(out.memory_ != nullptr);
-  std::memset(out.memory_.get(), 0, out.bytes());
+  out.memory_ = arena == nullptr ? allocate_weights(out.bytes()) : arena->take(out.bytes());
   for (uint32_t output = 0; output < shape.outputs; ++output) {
     std::byte* panel = out.memory_.get() + output / kPanelColumns * out.panel_bytes_;
     const uint32_t column = output % kPanelColumns;

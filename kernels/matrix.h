@@ -11,6 +11,7 @@
 #include "kernels/cpu_level.h"
 #include "kernels/packed_format.h"
 #include "kernels/tensor_type.h"
+#include "kernels/weight_arena.h"
 
 namespace spillway::kernels {
 
@@ -27,16 +28,17 @@ struct ColumnBlock {
   float minimum[2];  // what is added, so negative for K-quants: value = scale * code + minimum
 };
 
-// Immutable after pack(); any number of threads may read it. Movable, owns its memory.
+// Immutable after pack(); any number of threads may read it. Copies share the memory.
 class PackedMatrix {
  public:
   PackedMatrix() = default;
 
   // Copies `rows` (shape.outputs rows of row_bytes(type, shape.inputs) bytes, any alignment).
   // `level` chooses the kernels that matmul() will use. REQUIRES: shape.inputs > 0, a multiple of
-  // block_elements(type); this machine has `level`.
+  // block_elements(type); this machine has `level`. The copy lies in `arena` (which need not
+  // outlive the matrix), or in memory of its own.
   static PackedMatrix pack(CpuLevel level, TensorType type, const std::byte* rows,
-                           MatrixShape shape);
+                           MatrixShape shape, WeightArena* arena = nullptr);
 
   MatrixShape shape() const { return shape_; }
   TensorType type() const { return format_->type; }
@@ -56,15 +58,11 @@ class PackedMatrix {
   ColumnBlock column_block(uint32_t output, uint32_t block) const;
 
  private:
-  struct Free {
-    void operator()(std::byte* memory) const;
-  };
-
   const PackedFormat* format_ = nullptr;
   CpuLevel level_ = CpuLevel::kBaseline;
   MatrixShape shape_;
   size_t panel_bytes_ = 0;
-  std::unique_ptr<std::byte[], Free> memory_;
+  std::shared_ptr<std::byte> memory_;
 };
 
 }  // namespace spillway::kernels

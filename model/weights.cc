@@ -10,17 +10,24 @@ namespace {
 
 using kernels::PackedMatrix;
 
-PackedMatrix pack(kernels::CpuLevel level, const GgufTensor& tensor) {
-  return PackedMatrix::pack(level, tensor.type, tensor.data.data(),
-                            {.outputs = static_cast<uint32_t>(tensor.dims[1]),
-                             .inputs = static_cast<uint32_t>(tensor.dims[0])});
-}
+// Where one thread of the loader puts matrices, and for which kernels.
+struct Packer {
+  kernels::CpuLevel level;
+  kernels::WeightArena arena;
+
+  PackedMatrix pack(const GgufTensor& tensor) {
+    return PackedMatrix::pack(level, tensor.type, tensor.data.data(),
+                              {.outputs = static_cast<uint32_t>(tensor.dims[1]),
+                               .inputs = static_cast<uint32_t>(tensor.dims[0])},
+                              &arena);
+  }
+};
 
 std::vector<float> floats(const std::optional<GgufTensor>& tensor) {
   return tensor ? tensor_floats(*tensor) : std::vector<float>();
 }
 
-LayerWeights load_layer(const LayerTensors& from, kernels::CpuLevel level) {
+LayerWeights load_layer(const LayerTensors& from, Packer& packer) {
   LayerWeights layer;
   layer.attention_norm = floats(from.attention_norm);
   layer.attention_post_norm = floats(from.attention_post_norm);
@@ -32,13 +39,13 @@ LayerWeights load_layer(const LayerTensors& from, kernels::CpuLevel level) {
   layer.key_bias = floats(from.key_bias);
   layer.value_bias = floats(from.value_bias);
   layer.attention_output_bias = floats(from.attention_output_bias);
-  layer.query = pack(level, from.query);
-  layer.key = pack(level, from.key);
-  layer.value = pack(level, from.value);
-  layer.attention_output = pack(level, from.attention_output);
-  layer.gate = pack(level, from.gate);
-  layer.up = pack(level, from.up);
-  layer.down = pack(level, from.down);
+  layer.query = packer.pack(from.query);
+  layer.key = packer.pack(from.key);
+  layer.value = packer.pack(from.value);
+  layer.attention_output = packer.pack(from.attention_output);
+  layer.gate = packer.pack(from.gate);
+  layer.up = packer.pack(from.up);
+  layer.down = packer.pack(from.down);
   return layer;
 }
 
@@ -69,13 +76,14 @@ Weights load_weights(const ModelConfig& config, const ModelTensors& tensors,
   // Items 0 and 1 are the two large matrices, the others the layers; each worker takes the next.
   std::atomic<uint32_t> next{0};
   auto work = [&] {
+    Packer packer{level, {}};
     for (uint32_t i = next++; i < config.layers + 2; i = next++) {
       if (i == 0) {
-        weights.embedding = pack(level, tensors.embedding);
+        weights.embedding = packer.pack(tensors.embedding);
       } else if (i == 1) {
-        if (tensors.output) weights.output = pack(level, *tensors.output);
+        if (tensors.output) weights.output = packer.pack(*tensors.output);
       } else {
-        weights.layers[i - 2] = load_layer(tensors.layers[i - 2], level);
+        weights.layers[i - 2] = load_layer(tensors.layers[i - 2], packer);
       }
     }
   };

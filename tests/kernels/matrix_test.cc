@@ -41,6 +41,41 @@ TEST(PackedMatrixTest, resident_size_stays_within_4_percent_of_the_file) {
   }
 }
 
+TEST(PackedMatrixTest, matrices_of_one_arena_stay_apart_and_outlive_it) {
+  const auto first_file = random_rows(TensorType::kQ5_0, 33, 96, 3);
+  const auto second_file = random_rows(TensorType::kQ5_0, 17, 96, 4);
+  PackedMatrix first;
+  PackedMatrix second;
+  {
+    WeightArena arena;
+    first = PackedMatrix::pack(CpuLevel::kBaseline, TensorType::kQ5_0, first_file.data(), {33, 96},
+                               &arena);
+    second = PackedMatrix::pack(CpuLevel::kBaseline, TensorType::kQ5_0, second_file.data(),
+                                {17, 96}, &arena);
+  }
+  std::vector<float> expected(96);
+  std::vector<float> got(96);
+  dequantize_row(TensorType::kQ5_0, first_file.data() + 32 * 66, expected.data(), 96);
+  first.dequantize(32, got.data());
+  EXPECT_EQ(got, expected);
+  dequantize_row(TensorType::kQ5_0, second_file.data(), expected.data(), 96);
+  second.dequantize(0, got.data());
+  EXPECT_EQ(got, expected);
+}
+
+TEST(WeightArenaTest, memory_is_zeroed_aligned_and_never_given_twice) {
+  WeightArena arena;
+  std::vector<std::shared_ptr<std::byte>> taken;
+  for (const size_t bytes : {size_t{1}, size_t{63}, size_t{64}, size_t{65}, size_t{40} << 20}) {
+    taken.push_back(arena.take(bytes));
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(taken.back().get()) % kVectorBytes, 0u);
+    for (const size_t at : {size_t{0}, bytes / 2, bytes - 1}) {
+      EXPECT_EQ(taken.back().get()[at], std::byte{0});
+    }
+    std::memset(taken.back().get(), 1, bytes);
+  }
+}
+
 TEST(PackedMatrixTest, a_matrix_without_rows_packs_to_nothing) {
   const auto packed = PackedMatrix::pack(CpuLevel::kBaseline, TensorType::kQ4_0, nullptr, {0, 32});
   EXPECT_EQ(packed.bytes(), 0u);
