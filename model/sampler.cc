@@ -102,7 +102,8 @@ class Draw {
        SampleScratch& scratch)
       : logits_(logits),
         max_(max),
-        inverse_(1.0f / params.temperature),
+        // Never 0: -infinity times it must stay -infinity.
+        inverse_(std::max(1.0f / params.temperature, std::numeric_limits<float>::min())),
         params_(params),
         scratch_(scratch) {}
 

@@ -1,6 +1,7 @@
 #include "model/vocabulary.h"
 
 #include <algorithm>
+#include <span>
 
 #include "runtime/check.h"
 
@@ -17,6 +18,9 @@ constexpr std::string_view kEndTexts[] = {
     "<|end|>",             // Phi 3
     "<|return|>",          // gpt-oss
     "<|call|>",            // gpt-oss
+    "<|fim_pad|>",         // Qwen 2.5, filling in code
+    "<|repo_name|>",       // Qwen 2.5, where the next project begins
+    "<|file_sep|>",        // Qwen 2.5, where the next file begins
     "<end_of_turn>",       // Gemma
     "<eos>",               // Gemma
     "</s>",                // SentencePiece
@@ -29,8 +33,23 @@ constexpr std::string_view kEndTexts[] = {
     "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>",  // DeepSeek
 };
 
+// Tokens that are control tokens whatever the file says: many say user-defined, with which any text
+// of a client could place them (case M2).
+constexpr std::string_view kControlTexts[] = {
+    "<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>",  // Qwen 2.5
+    "<fim-prefix>",   "<fim-middle>",   "<fim-suffix>",
+    "<fim_prefix>",   "<fim_middle>",   "<fim_suffix>",  // StarCoder, Granite
+    "<fim-pad>",      "<fim_pad>",      "<fim-repo>",
+    "<reponame>",     "<PRE>",          "<MID>",
+    "<SUF>",  // CodeLlama
+};
+
 // Where a file says that this one is no control token, it is none: Gemma's ends struck-out HTML.
 constexpr std::string_view kMaybeOrdinary = "</s>";
+
+bool is_one_of(std::span<const std::string_view> texts, std::string_view text) {
+  return std::find(texts.begin(), texts.end(), text) != texts.end();
+}
 
 int hex_digit(char c) {
   if (c >= '0' && c <= '9') return c - '0';
@@ -79,9 +98,8 @@ Vocabulary::Vocabulary(const TokenizerData& data, Decode decode) : types_(data.t
 void Vocabulary::find_end_tokens(const TokenizerData& data) {
   for (size_t i = 0; i < data.tokens.size(); ++i) {
     const std::string_view text = data.tokens[i];
-    if (std::find(std::begin(kEndTexts), std::end(kEndTexts), text) == std::end(kEndTexts)) {
-      continue;
-    }
+    if (is_one_of(kControlTexts, text)) types_[i] = TokenType::kControl;
+    if (!is_one_of(kEndTexts, text)) continue;
     if (types_[i] != TokenType::kControl) {
       if (text == kMaybeOrdinary) continue;
       types_[i] = TokenType::kControl;

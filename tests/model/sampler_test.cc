@@ -36,7 +36,7 @@ class Twin {
     if (p.temperature < 1e-5f) return sorted[0].token;
 
     const float max = sorted[0].value;
-    const float inverse = 1.0f / p.temperature;
+    const float inverse = std::max(1.0f / p.temperature, std::numeric_limits<float>::min());
     auto weight = [&](const Candidate& c) { return softmax_weight(c.value, max, inverse); };
     auto mass = [&] {
       double sum = 0;
@@ -155,7 +155,7 @@ std::vector<TokenId> arbitrary_tokens(size_t vocabulary) {
 
 SamplingParams arbitrary_params(size_t vocabulary) {
   SamplingParams p;
-  p.temperature = *rc::gen::element(0.0f, 1e-4f, 0.3f, 0.7f, 1.0f, 2.0f, 100.0f);
+  p.temperature = *rc::gen::element(0.0f, 1e-4f, 0.3f, 0.7f, 1.0f, 2.0f, 100.0f, kInfinity);
   p.top_k = *rc::gen::element(0, 0, 1, 2, 5, 40, 100000);
   p.top_p = *rc::gen::element(1.0f, 1.0f, 0.0f, 0.1f, 0.5f, 0.9f, 0.999f);
   p.min_p = *rc::gen::element(0.0f, 0.0f, 0.05f, 0.5f, 1.0f);

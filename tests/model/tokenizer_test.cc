@@ -125,6 +125,18 @@ TEST(Tokenizer, answers_end_at_named_and_at_known_tokens) {
   EXPECT_FALSE(tokenizer->ends_generation(chat.begin));
 }
 
+// case M2
+TEST(Tokenizer, code_infill_tokens_are_control_tokens_whatever_the_file_says) {
+  Chat chat;
+  const TokenId prefix = chat.add("<|fim_prefix|>", TokenType::kUserDefined);
+  const TokenId call = chat.add("<tool_call>", TokenType::kUserDefined);
+  const auto tokenizer = chat.tokenizer();
+  EXPECT_TRUE(tokenizer->is_control(prefix));
+  EXPECT_THAT(tokenizer->encode("<|fim_prefix|>", kPlain), testing::Not(testing::Contains(prefix)));
+  EXPECT_THAT(tokenizer->encode("<|fim_prefix|>", kSpecial), ElementsAre(prefix));
+  EXPECT_THAT(tokenizer->encode("<tool_call>", kPlain), ElementsAre(call));
+}
+
 TEST(Tokenizer, ordinary_strike_out_tag_ends_no_answer) {
   Chat chat;
   const TokenId tag = chat.add("</s>", TokenType::kNormal);
