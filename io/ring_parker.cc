@@ -136,6 +136,7 @@ void RingParker::handle_completions() {
   }
   io_uring_cq_advance(&ring_, count);
   if (!woken) return;
+  // A poll that must be armed again would else fire for a wake that has been handled.
   uint64_t wakes;
   const ssize_t got = read(wake_fd_, &wakes, sizeof wakes);
   CHECK(got == sizeof wakes || errno == EAGAIN);

@@ -107,6 +107,30 @@ TEST(engine_loop, a_full_mailbox_makes_posters_wait_and_loses_nothing) {
 
 TEST(engine_loop, a_roomy_mailbox_keeps_each_threads_order) { post_from_threads(4, 20000, 65536); }
 
+// A post between the loop's last look at its mailbox and park() wakes nobody, so park() must see
+// it.
+TEST(engine_loop, does_not_park_on_mail_that_has_come) {
+  struct CountingParker final : Parker {
+    void park(std::optional<std::chrono::nanoseconds>) override { ++parks; }
+    void wake() override { ++wakes; }
+    std::string description() const override { return "counting"; }
+    int parks = 0, wakes = 0;
+  };
+  const RealClock clock;
+  CountingParker parker;
+  EngineLoop loop(clock, parker);
+  bool ran = false;
+  EXPECT_FALSE(loop.run_one());
+  std::thread([&] { asio::post(loop.executor(), [&] { ran = true; }); }).join();
+  loop.park();
+  EXPECT_EQ(parker.parks, 0);
+  EXPECT_EQ(parker.wakes, 0);  // the loop was not parked
+  EXPECT_TRUE(loop.run_one());
+  EXPECT_TRUE(ran);
+  loop.park();
+  EXPECT_EQ(parker.parks, 1);
+}
+
 // Each post finds the loop parked, or about to park: no wake-up may be lost.
 TEST(engine_loop, a_parked_loop_is_woken_by_every_single_post) {
   RealLoop real;

@@ -74,6 +74,31 @@ TEST(scope, cancel_reaches_inner_scopes_and_later_operations) {
   EXPECT_EQ(sim.clock.now().time_since_epoch(), 0s);
 }
 
+// Between the last task's end and the joiner's turn somebody spawns: join() counts that task too.
+TEST(scope, join_counts_a_task_spawned_before_its_turn) {
+  SimulatedLoop sim;
+  StopFlag never;
+  int slept = 0, cancelled = 0;
+  bool joined = false;
+  Scope scope(sim.loop.executor());
+  Scope joiners(sim.loop.executor());
+  const auto join = [](Scope* all, bool* done) -> Task<> {
+    co_await all->join();
+    *done = true;
+  };
+  scope.spawn(sleep_then_count(&sim.loop, 1ms, &never, &slept, &cancelled));
+  joiners.spawn(join(&scope, &joined));
+  while (scope.running() > 0) sim.run(scope, 1);
+  ASSERT_FALSE(joined);
+  scope.spawn(sleep_then_count(&sim.loop, 1ms, &never, &slept, &cancelled));
+  while (sim.loop.run_one()) {
+  }
+  EXPECT_FALSE(joined);
+  sim.run(joiners, 100);
+  EXPECT_TRUE(joined);
+  EXPECT_EQ(slept, 2);
+}
+
 // A tree of scopes and sleeps of random shape: wherever it is cancelled, all of it ends.
 struct Tree {
   SimulatedLoop& sim;
@@ -110,7 +135,19 @@ RC_GTEST_PROP(scope, cancelling_after_every_event_ends_every_task, ()) {
   RC_ASSERT(events > 0u);
 }
 
-using ScopeDeathTest = testing::Test;
+TEST(StopFlagDeathTest, registering_after_the_stop_is_a_bug) {
+  struct Deaf final : StopListener {
+    void on_stop() override {}
+  };
+  EXPECT_DEATH(
+      {
+        StopFlag stop;
+        Deaf listener;
+        stop.stop();
+        stop.add(listener);
+      },
+      "CHECK failed: !stopped_");
+}
 
 TEST(ScopeDeathTest, dying_with_a_task_is_a_bug) {
   EXPECT_DEATH(
