@@ -11,7 +11,7 @@
 
 namespace spillway::kernels {
 
-inline constexpr uint32_t kRowGroup = 6;   // rows whose accumulators fit the registers together
+inline constexpr uint32_t kRowGroup = 6;    // rows whose accumulators fit the registers together
 inline constexpr uint32_t kTileRows = 192;  // rows that share one pass over the pages
 inline constexpr float kNothingSeen = std::numeric_limits<float>::lowest();  // maximum of no score
 inline constexpr float kUnseen = -std::numeric_limits<float>::infinity();    // a masked score

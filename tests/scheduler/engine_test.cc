@@ -57,7 +57,9 @@ Request request_of(uint64_t seed, uint32_t length, uint32_t max_tokens) {
 
 class EngineTest : public testing::Test {
  protected:
-  EngineTest() : device_(kernels::make_cpu_device({.threads = 2, .level = "test"})), runner_(*device_, 64, 2000) {}
+  EngineTest()
+      : device_(kernels::make_cpu_device({.threads = 2, .level = "test"})),
+        runner_(*device_, 64, 2000) {}
 
   std::unique_ptr<Engine> start(EngineOptions options) {
     options.kv_device_bytes = uint64_t{4} << 20;
