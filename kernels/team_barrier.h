@@ -1,7 +1,6 @@
 // The barrier of a team of threads: a counter and a phase. Arriving costs one atomic add; waiting
 // spins within the caller's budget, then sleeps.
-//
-// Measured (2 threads on 2 processors): see bench/device_bench.
+// Sketch: two cache lines change hands; bench/runtime_bench (team_barrier) measures it.
 #pragma once
 
 #include <atomic>

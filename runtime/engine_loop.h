@@ -9,7 +9,9 @@
 // coroutines there are: each has at most one entry.
 //
 // Order: first in, first out. Nothing is ever run inside execute(): no call into a coroutine from
-// the middle of another. Sketch: an await of a ready queue costs ~100 ns (bench/runtime_bench).
+// the middle of another. Measured (bench/runtime_bench, Xeon at 2.1 GHz): a suspension through
+// the queue 85 ns, an await of a Task 23 ns, a spawn 200 to 400 ns; from a foreign post to the work
+// on a parked loop 7 to 9 us, in io_uring and in ppoll alike.
 #pragma once
 
 #include <atomic>
