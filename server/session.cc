@@ -138,9 +138,11 @@ Task<bool> answer_request(Service& service, Connection& connection, Responder& r
     sent = co_await run_job(service, connection, responder, std::get<Job>(std::move(result)));
   }
   service.metrics.count_http(route, responder.started() ? responder.status() : 499);
-  spdlog::debug("http method={} path={} status={} ms={:.1f} id={}", method, route,
-                responder.started() ? responder.status() : 499,
-                std::chrono::duration<double, std::milli>(Clock::now() - start).count(), id);
+  const bool polled = route == "/health" || route == "/metrics" || route == "/ping";
+  spdlog::log(polled ? spdlog::level::debug : spdlog::level::info,
+              "http method={} path={} status={} ms={:.1f} id={}", method, route,
+              responder.started() ? responder.status() : 499,
+              std::chrono::duration<double, std::milli>(Clock::now() - start).count(), id);
   co_return sent;
 }
 

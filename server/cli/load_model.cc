@@ -103,7 +103,8 @@ std::string banner(const model::GgufFile& file, const ModelOptions& options,
           ", " + bytes_text(file.file_bytes()) + ")\n";
   text += "  device   " + backend.device->description() + "\n";
   text += "  KV pool  " + bytes_text(bytes) + " in " + pages + " pages of " +
-          std::to_string(options.page_tokens) + " tokens, " + options.kv_type +
+          std::to_string(options.page_tokens) + " tokens, " +
+          (options.kv_type == "auto" ? "f16" : options.kv_type) +
           (options.prefix_caching ? "" : ", prefix caching off") + "\n";
   text += "  context  " + grouped_digits(served.context_tokens_max) + " tokens\n";
   if (served.context_tokens_max < context_wished) {

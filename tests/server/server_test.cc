@@ -2,6 +2,8 @@
 #include "server/server.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <boost/json.hpp>
 #include <thread>
@@ -373,6 +375,28 @@ TEST_F(ServerTest, many_clients_stream_and_leave_and_nothing_is_left) {
       }
     }
   }
+}
+
+// case H4
+TEST_F(ServerTest, out_of_file_descriptors_accept_backs_off_and_recovers) {
+  start();
+  const int first_free = dup(0);
+  close(first_free);
+  rlimit before{};
+  getrlimit(RLIMIT_NOFILE, &before);
+  const rlimit few{.rlim_cur = static_cast<rlim_t>(first_free) + 60, .rlim_max = before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  std::vector<std::unique_ptr<RawClient>> clients;
+  for (int i = 0; i < 40; ++i) clients.push_back(std::make_unique<RawClient>(port()));
+  std::this_thread::sleep_for(milliseconds(300));
+  auto last = std::move(clients.back());  // still waits in the kernel's queue
+  clients.clear();
+  EXPECT_EQ(last->get("/health").status, 200);
+  setrlimit(RLIMIT_NOFILE, &before);
+  const auto metrics = last->get("/metrics").body;
+  const size_t at = metrics.find("\nspillway:connections_refused_total ");
+  ASSERT_NE(at, metrics.npos);
+  EXPECT_GT(std::atoi(metrics.c_str() + at + 37), 0);
 }
 
 TEST_F(ServerTest, http10_streams_until_the_connection_closes) {
