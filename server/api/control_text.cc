@@ -34,25 +34,26 @@ std::string private_code_point(uint32_t index) {
 
 }  // namespace
 
-ControlText::ControlText(const model::Tokenizer& tokenizer) : spellings_(256) {
+ControlText::ControlText(const model::Tokenizer& tokenizer) : lengths_(256) {
   for (uint32_t id = 0; id < tokenizer.vocabulary(); ++id) {
     const auto token = static_cast<model::TokenId>(id);
     if (!tokenizer.is_control(token)) continue;
-    std::string text(tokenizer.piece(token, true));
-    if (text.empty()) continue;
-    const auto lead = static_cast<unsigned char>(text[0]);
-    spellings_[lead].emplace_back(std::move(text), token);
+    const std::string_view text = tokenizer.piece(token, true);
+    if (text.empty() || !spellings_.emplace(text, token).second) continue;
+    lengths_[static_cast<unsigned char>(text[0])].push_back(text.size());
   }
-  for (auto& list : spellings_) {
-    std::sort(list.begin(), list.end(),
-              [](const auto& a, const auto& b) { return a.first.size() > b.first.size(); });
+  for (auto& list : lengths_) {
+    std::sort(list.begin(), list.end(), std::greater<>());
+    list.erase(std::unique(list.begin(), list.end()), list.end());
   }
 }
 
-const std::pair<std::string, model::TokenId>* ControlText::match(std::string_view text) const {
-  if (text.empty() || spellings_.empty()) return nullptr;
-  for (const auto& spelling : spellings_[static_cast<unsigned char>(text[0])]) {
-    if (text.starts_with(spelling.first)) return &spelling;
+const ControlText::Spellings::value_type* ControlText::match(std::string_view text) const {
+  if (text.empty() || lengths_.empty()) return nullptr;
+  for (const size_t length : lengths_[static_cast<unsigned char>(text[0])]) {
+    if (length > text.size()) continue;
+    const auto found = spellings_.find(text.substr(0, length));
+    if (found != spellings_.end()) return &*found;
   }
   return nullptr;
 }

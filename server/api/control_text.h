@@ -7,9 +7,10 @@
 #pragma once
 
 #include <boost/json/value.hpp>
+#include <functional>
 #include <string>
 #include <string_view>
-#include <utility>
+#include <unordered_map>
 #include <vector>
 
 #include "model/tokenizer.h"
@@ -31,11 +32,18 @@ class ControlText {
                                      std::string_view marker) const;
 
  private:
-  // The longest control token spelled at the start of `text`; null if none.
-  const std::pair<std::string, model::TokenId>* match(std::string_view text) const;
+  struct Hash {
+    using is_transparent = void;
+    size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
+  };
+  using Spellings = std::unordered_map<std::string, model::TokenId, Hash, std::equal_to<>>;
 
-  // By first byte, longest spelling first.
-  std::vector<std::vector<std::pair<std::string, model::TokenId>>> spellings_;
+  // The longest control token spelled at the start of `text`; null if none. Time does not grow with
+  // the number of control tokens: Gemma has 6,249 that begin with "<".
+  const Spellings::value_type* match(std::string_view text) const;
+
+  Spellings spellings_;
+  std::vector<std::vector<size_t>> lengths_;  // of the spellings, by first byte, the longest first
 };
 
 }  // namespace spillway::server
