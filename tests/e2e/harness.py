@@ -37,12 +37,15 @@ class Server:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.log = tempfile.TemporaryFile("w+")
-        command = [BINARY, "serve", "--port", str(self.port), "--model", str(MODEL),
-                   "--kv-device-size", "512M", *arguments]
+        command = self.command("serve", "--port", str(self.port), "--model", str(MODEL),
+                               "--kv-device-size", "512M", *arguments)
         self.process = subprocess.Popen(command, stdout=self.log, stderr=self.log,
                                         env={**os.environ, **(env or {})})
         if wait:
             self.wait_ready()
+
+    def command(self, *arguments):
+        return [BINARY, *arguments]
 
     def wait_ready(self, seconds=90):
         end = time.monotonic() + seconds
