@@ -91,7 +91,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   boost::asio::io_context context;
   bool done = false;
   auto stream = std::make_unique<MemoryStream>(
-      context.get_executor(), std::string(reinterpret_cast<const char*>(data) + 1, size - 1), piece);
+      context.get_executor(), std::string(reinterpret_cast<const char*>(data) + 1, size - 1),
+      piece);
   boost::asio::co_spawn(context, serve(std::move(stream), done), boost::asio::detached);
   context.run();
   CHECK(done);
