@@ -71,12 +71,12 @@ class Sink final : public scheduler::OutputSink {
 
 using Prompt = std::vector<model::TokenId>;
 
-// Lengths spread evenly over their logarithm from 1 to `longest`; pages and windows' edges besides.
+// Lengths from 1 to `longest`, more short ones than long ones; pages' and windows' edges besides.
 std::vector<Prompt> make_prompts(uint32_t count, uint32_t longest, uint32_t vocabulary) {
   std::vector<Prompt> prompts;
   const std::vector<uint32_t> edges = {1, 15, 16, 17, 32, 511, 512, 513, 529};
   for (uint32_t i = 0; i < count; ++i) {
-    const double share = static_cast<double>(i) / std::max(1u, count - 1);
+    const double share = std::pow(static_cast<double>(i) / std::max(1u, count - 1), 1.6);
     uint32_t length = static_cast<uint32_t>(std::lround(std::pow(longest, share)));
     if (i % 3 == 0 && i / 3 < edges.size()) length = std::min(edges[i / 3], longest);
     Prompt prompt;
