@@ -162,7 +162,7 @@ void dequantize_row(TensorType type, const std::byte* from, float* to, size_t el
   const auto run = [&](auto block) { each_block(type, from, to, elements, block); };
   switch (type) {
     case TensorType::kF32:
-      std::memcpy(to, from, elements * sizeof(float));
+      if (elements > 0) std::memcpy(to, from, elements * sizeof(float));
       return;
     case TensorType::kF16:
       return run([](const std::byte* f, float* t) { *t = load_f16(f); });

@@ -121,7 +121,8 @@ uint32_t pages_for(const PolicyGroup& group, uint32_t written, uint32_t tokens) 
 uint32_t peak_pages(const PolicyOptions& options, const PolicyGroup& group, uint32_t tokens) {
   const uint32_t all = ceil_div(tokens, group.page_tokens);
   if (group.window == 0) return all;
-  return std::min(all, ceil_div(group.window + options.step_tokens_max, group.page_tokens) + 1);
+  return std::min(all, ceil_div(group.window, group.page_tokens) +
+                           ceil_div(options.step_tokens_max, group.page_tokens) + 1);
 }
 
 bool fits_alone(const PolicyOptions& options, const std::vector<PolicyGroup>& groups,

@@ -8,8 +8,8 @@
 namespace spillway::scheduler {
 namespace {
 
-// Waiting sequences that one admission looks at: the first ones by arrival, with this many a look
-// into the cache for each costs well below a millisecond.
+// Waiting sequences that one admission looks at: the first by priority and arrival, with this many
+// a look into the cache for each costs well below a millisecond.
 constexpr size_t kConsideredMax = 256;
 
 // Whether the prompt's log-probabilities are still to be computed.
@@ -39,7 +39,8 @@ Task<> StepLoop::run() {
   for (;;) {
     while (auto command = inbox_.try_pop()) handle(std::move(*command));
     drop_ended();
-    if (!admission_paused_) admit_waiting();
+    // With nothing running somebody must come in, paused or not.
+    if (!admission_paused_ || running_.empty()) admit_waiting();
     if (build_step()) {
       parts_.runner.enqueue(batch_, result_);
       parts_.device.compute().record(*step_done_);
@@ -50,8 +51,8 @@ Task<> StepLoop::run() {
       continue;
     }
     if (!running_.empty()) {
-      // Shared pages made the policy too hopeful and nobody could run: the youngest makes room,
-      // whatever progress it made, and nobody comes in before a step has run.
+      // Shared pages made the policy too hopeful and nobody could run: the youngest makes room, if
+      // possible one that has made its progress, and nobody comes in before a step has run.
       preempt(youngest());
       admission_paused_ = true;
       continue;
@@ -73,6 +74,9 @@ void StepLoop::handle(Command command) {
     const auto found = requests_.find(static_cast<uint64_t>(cancel->request));
     if (found != requests_.end()) found->second->cancelled = true;
   } else if (auto* session = std::get_if<EndSessionCommand>(&command)) {
+    for (auto& [id, request] : requests_) {  // what still runs must not hold it again
+      if (request->request.session == session->session) request->request.session.clear();
+    }
     parts_.cache.end_session(session->session);
   } else if (auto* reset = std::get_if<ResetCacheCommand>(&command)) {
     const uint64_t pages = parts_.cache.clear();
@@ -97,7 +101,7 @@ void StepLoop::accept(std::unique_ptr<LiveRequest> request) {
     request->prompt_scores.resize(request->prompt_tokens());
     request->prompt_scores[0].token = request->request.prompt[0];
   }
-  waiting_.push_back(&first);
+  insert_waiting(first);
   const auto id = static_cast<uint64_t>(request->id);
   requests_.emplace(id, std::move(request));
 }
@@ -144,9 +148,12 @@ void StepLoop::start(LiveSequence& sequence) {
 }
 
 LiveSequence& StepLoop::youngest() {
+  const auto key = [this](const LiveSequence* sequence) {
+    return std::pair(sequence->progress >= policy_.headroom_tokens, sequence->request->id);
+  };
   return **std::max_element(
       running_.begin(), running_.end(),
-      [](const LiveSequence* a, const LiveSequence* b) { return a->request->id < b->request->id; });
+      [&](const LiveSequence* a, const LiveSequence* b) { return key(a) < key(b); });
 }
 
 bool StepLoop::leader_runs(const LiveSequence& sequence) const {
@@ -197,7 +204,7 @@ PolicyState StepLoop::picture() {
                             .pages_capacity = stats.groups[g].capacity,
                             .pages_available = available[g]});
   }
-  // Ids are indices: `waiting_` is in order of arrival.
+  // Ids are indices: `waiting_` is in order of priority and arrival.
   for (size_t i = 0; i < std::min(waiting_.size(), kConsideredMax); ++i) {
     state.waiting.push_back(picture_of(*waiting_[i]));
     state.waiting.back().id = i;
@@ -370,11 +377,16 @@ void StepLoop::wait_again(LiveSequence& sequence) {
   sequence.peek_version = ~uint64_t{0};
   sequence.keys =
       parts_.cache.keys(request.request.tenant, request.request.cache_salt, sequence.tokens);
-  // Back to its place in the order of arrival.
-  const auto place = std::find_if(waiting_.begin(), waiting_.end(), [&](const LiveSequence* other) {
-    return other->request->id > request.id;
-  });
-  waiting_.insert(place, &sequence);
+  insert_waiting(sequence);
+}
+
+// Keeps waiting_ in the order of priority, then arrival.
+void StepLoop::insert_waiting(LiveSequence& sequence) {
+  const auto order = [](const LiveSequence* a, const LiveSequence* b) {
+    return std::pair(a->request->request.priority, a->request->id) <
+           std::pair(b->request->request.priority, b->request->id);
+  };
+  waiting_.insert(std::upper_bound(waiting_.begin(), waiting_.end(), &sequence, order), &sequence);
 }
 
 void StepLoop::preempt(LiveSequence& sequence) {

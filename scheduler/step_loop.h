@@ -90,6 +90,7 @@ class StepLoop {
   std::vector<LiveSequence*> fork(LiveSequence& sequence);  // all choices, the first included
   void preempt(LiveSequence& sequence);
   void wait_again(LiveSequence& sequence);
+  void insert_waiting(LiveSequence& sequence);
   void finish(LiveSequence& sequence);
   void finish_all(LiveRequest& request, FinishReason reason);
   void release_pages(LiveSequence& sequence, bool keep_for_session);
@@ -107,7 +108,7 @@ class StepLoop {
   bool shutting_down_ = false;
 
   std::unordered_map<uint64_t, std::unique_ptr<LiveRequest>> requests_;
-  std::vector<LiveSequence*> waiting_;  // in order of arrival
+  std::vector<LiveSequence*> waiting_;  // in order of priority, then arrival
   std::vector<LiveSequence*> running_;  // index: the policy's slot
   std::vector<LiveRequest*> ended_;     // since the last sweep
   bool admission_paused_ = false;

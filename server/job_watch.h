@@ -2,7 +2,9 @@
 #pragma once
 
 #include <chrono>
+#include <map>
 #include <optional>
+#include <utility>
 
 #include "scheduler/request.h"
 #include "server/metrics.h"
@@ -18,15 +20,16 @@ class JobWatch {
     if (output.finish) finish_ = *output.finish;
     if (output.tokens.empty()) return;
     const auto now = Clock::now();
-    if (!first_) {
-      first_ = seconds_since(start_, now);
-    } else {
-      metrics_->observe_token_gap(seconds_since(last_, now));
-    }
-    last_ = now;
+    if (!first_) first_ = seconds_since(start_, now);
+    const auto [entry, is_new] = last_.try_emplace({output.request, output.choice}, now);
+    if (!is_new) metrics_->observe_token_gap(seconds_since(entry->second, now));
+    entry->second = now;
   }
-  // The output that is the last of a request which ended well.
+  // The last output of a request.
   void end(const scheduler::Output& output) {
+    const bool well =
+        finish_ == scheduler::FinishReason::kStop || finish_ == scheduler::FinishReason::kLength;
+    if (!well) return;  // whoever sends the error counts it
     const double total = seconds_since(start_, Clock::now());
     metrics_->observe_request(output.usage,
                               {.to_first_token = first_.value_or(total), .total = total},
@@ -41,7 +44,8 @@ class JobWatch {
 
   Metrics* metrics_;
   Clock::time_point start_ = Clock::now();
-  Clock::time_point last_;
+  std::map<std::pair<scheduler::RequestId, uint32_t>, Clock::time_point>
+      last_;  // token of a choice
   std::optional<double> first_;
   scheduler::FinishReason finish_ =
       scheduler::FinishReason::kStop;  // of the choice that ended last

@@ -18,6 +18,6 @@ std::span<const PageFile> page_files();
 // Headers that go with each file: nothing from elsewhere is loaded, and nobody may frame the page.
 inline constexpr std::string_view kPageSecurityPolicy =
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
-    "connect-src 'self' ws: wss:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 }  // namespace spillway::server

@@ -22,9 +22,10 @@ namespace spillway::server {
 namespace {
 
 constexpr size_t kLanesMax = 64;
-constexpr size_t kWaitingMax = 256;          // response.create events not yet begun, all lanes
-constexpr size_t kSteersMax = 16;            // of one response
-constexpr size_t kQueuedBytesMax = 8 << 20;  // a reader that far behind is given up (case H3)
+constexpr size_t kWaitingMax = 256;            // response.create events not yet begun, all lanes
+constexpr size_t kSteersMax = 16;              // of one response
+constexpr size_t kQueuedBytesMax = 8 << 20;    // events not yet sent; past it none is added
+constexpr size_t kWaitingBytesMax = 64 << 20;  // of messages not yet begun; past it none is read
 constexpr size_t kLaneNameMax = 128;
 constexpr size_t kConnectionStoreBytes = 32 << 20;
 constexpr std::chrono::minutes kLifetime{60};
@@ -35,9 +36,9 @@ struct Steer {
 };
 
 struct Lane {
-  std::optional<std::string> name;   // stream_id
-  std::string session;               // of its soft lease
-  std::deque<json::object> waiting;  // response.create bodies
+  std::optional<std::string> name;                      // stream_id
+  std::string session;                                  // of its soft lease
+  std::deque<std::pair<json::object, size_t>> waiting;  // response.create bodies, bytes of each
   bool preparing = false;
 
   // The response that runs.
@@ -92,13 +93,14 @@ class ResponsesSession {
 
   void turn();
   Task<> take_message(std::string text);
-  void handle(json::object event);
-  void handle_create(json::object event);
+  void handle(json::object event, size_t bytes);
+  void handle_create(json::object event, size_t bytes);
   void handle_steer(const json::object& event);
   Task<> prepare(Lane& lane, json::object body);
   void begin(Lane& lane, ResponseCall call, json::object body);
   void take_outputs();
   void end_response(Lane& lane);
+  void drop_idle_lane();
   void start_waiting();
   void successor(Lane& lane, std::vector<Steer> steers, const std::string& previous);
   void send(json::object event, const std::optional<std::string>& lane);
@@ -131,6 +133,7 @@ class ResponsesSession {
   std::deque<std::string> ended_order_;
   std::shared_ptr<const ServedModel> model_;
   size_t waiting_ = 0;
+  size_t waiting_bytes_ = 0;
   uint32_t next_index_ = 0;
   bool parsing_ = false;
 };
@@ -178,15 +181,18 @@ void ResponsesSession::turn() {
     socket_.close(1001, "connection limit reached");
     return;
   }
-  take_outputs();
-  if (!parsing_) {
+  // A client that is behind gets no more events and is asked for no more messages until it has read
+  // some: the output queue's own bound then decides who is given up (case H3).
+  const bool behind = socket_.queued_bytes() > kQueuedBytesMax;
+  if (!behind) take_outputs();
+  if (!behind && !parsing_ && waiting_bytes_ <= kWaitingBytesMax) {
     if (auto message = socket_.take_message()) {
       parsing_ = true;
       scope_.spawn(take_message(std::move(*message)));
     }
   }
   start_waiting();
-  if (socket_.queued_bytes() > kQueuedBytesMax || outputs_->overflowed()) {
+  if (outputs_->overflowed()) {
     socket_.close(1008, "the events are not read");
   } else if (service_.drain.stopped() && idle()) {
     socket_.close(1001, "the server is shutting down");
@@ -203,6 +209,7 @@ bool ResponsesSession::idle() const {
 
 Task<> ResponsesSession::take_message(std::string text) {
   // Long messages are parsed away from the network thread; their order stays.
+  const size_t bytes = text.size();
   auto parse = [text = std::move(text)] {
     return std::make_unique<ApiResult<json::object>>(read_json_object(text));
   };
@@ -214,14 +221,14 @@ Task<> ResponsesSession::take_message(std::string text) {
   } else if (!**parsed) {
     send_error((*parsed)->error(), std::nullopt);
   } else {
-    handle(std::move(***parsed));
+    handle(std::move(***parsed), bytes);
   }
 }
 
-void ResponsesSession::handle(json::object event) {
+void ResponsesSession::handle(json::object event, size_t bytes) {
   const json::value* type = event.if_contains("type");
   if (type != nullptr && *type == "response.create") {
-    handle_create(std::move(event));
+    handle_create(std::move(event), bytes);
   } else if (type != nullptr && *type == "response.steer") {
     handle_steer(event);
   } else {
@@ -229,7 +236,7 @@ void ResponsesSession::handle(json::object event) {
   }
 }
 
-void ResponsesSession::handle_create(json::object event) {
+void ResponsesSession::handle_create(json::object event, size_t bytes) {
   std::optional<std::string> name;
   if (const json::value* given = event.if_contains("stream_id"); given && !given->is_null()) {
     const json::string* text = given->if_string();
@@ -240,6 +247,7 @@ void ResponsesSession::handle_create(json::object event) {
     name = std::string(text->data(), text->size());
   }
   const std::string key = name ? "=" + *name : std::string();
+  if (!lanes_.contains(key) && lanes_.size() >= kLanesMax) drop_idle_lane();
   if (waiting_ >= kWaitingMax || (!lanes_.contains(key) && lanes_.size() >= kLanesMax)) {
     return send_error({.status = 429,
                        .type = "rate_limit_error",
@@ -260,14 +268,26 @@ void ResponsesSession::handle_create(json::object event) {
     lane->name = name;
     lane->session = name_ + key;
   }
-  lane->waiting.push_back(std::move(event));
+  lane->waiting.emplace_back(std::move(event), bytes);
   ++waiting_;
+  waiting_bytes_ += bytes;
+}
+
+// A lane that does nothing makes room for a new one, and its soft lease ends.
+void ResponsesSession::drop_idle_lane() {
+  const auto idle = std::find_if(lanes_.begin(), lanes_.end(), [](const auto& entry) {
+    return !entry.second->busy() && entry.second->waiting.empty();
+  });
+  if (idle == lanes_.end()) return;
+  if (model_ != nullptr) model_->backend->end_session(idle->second->session);
+  lanes_.erase(idle);
 }
 
 void ResponsesSession::start_waiting() {
   for (auto& [key, lane] : lanes_) {
     if (lane->busy() || lane->waiting.empty()) continue;
-    json::object body = std::move(lane->waiting.front());
+    json::object body = std::move(lane->waiting.front().first);
+    waiting_bytes_ -= lane->waiting.front().second;
     lane->waiting.pop_front();
     --waiting_;
     lane->preparing = true;
@@ -328,7 +348,6 @@ void ResponsesSession::take_outputs() {
     });
     if (found == lanes_.end()) continue;
     Lane& lane = *found->second;
-    lane.watch->see(output);
     ResponseEvents::Events events;
     const bool steered =
         output.finish == scheduler::FinishReason::kCancelled && !lane.steers.empty();
@@ -336,6 +355,7 @@ void ResponsesSession::take_outputs() {
       lane.call->events->mark_steered();
       output.finish = scheduler::FinishReason::kLength;
     }
+    lane.watch->see(output);
     if (auto ended = check_finish(output); !ended) {
       lane.call->events->fail(ended.error(), events);
       service_.metrics.observe_failed("error");
@@ -344,7 +364,7 @@ void ResponsesSession::take_outputs() {
     }
     send_all(std::move(events), lane);
     if (output.done) {
-      lane.watch->end(output);
+      if (lane.call->events->completed()) lane.watch->end(output);
       end_response(lane);
     }
   }
@@ -395,7 +415,7 @@ void ResponsesSession::successor(Lane& lane, std::vector<Steer> steers,
   body["input"] = std::move(input);
   body["previous_response_id"] = previous;
   body.erase("generate");
-  lane.waiting.push_front(std::move(body));
+  lane.waiting.emplace_front(std::move(body), 0);
   ++waiting_;
   wake_.notify();
 }
@@ -483,6 +503,7 @@ void ResponsesSession::leave() {
     model_->backend->end_session(lane->session);
   }
   waiting_ = 0;
+  waiting_bytes_ = 0;
 }
 
 }  // namespace

@@ -111,7 +111,7 @@ Task<bool> run_job(Service& service, Connection& connection, Responder& responde
   }
   service.metrics.observe_failed("error");
   if (!responder.started()) co_return co_await responder.send(error_response(outcome->error()));
-  append_error_event(wire, outcome->error());
+  job.reply->fail(outcome->error(), wire);
   co_return co_await responder.send_events(std::move(wire), true);
 }
 

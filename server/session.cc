@@ -71,11 +71,23 @@ HeaderFields common_fields(const Service& service, const RequestHead& head, cons
   return fields;
 }
 
-Response preflight() {
+// The headers that a page wants to send, if they can be header names at all.
+std::string wanted_headers(const RequestHead& head) {
+  const std::string_view asked = head.field("access-control-request-headers");
+  const bool plain = std::all_of(asked.begin(), asked.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+           c == ',' || c == ' ';
+  });
+  return plain && !asked.empty() && asked.size() <= 2048
+             ? std::string(asked)
+             : std::string("authorization, content-type, x-api-key");
+}
+
+Response preflight(const RequestHead& head) {
   return {.status = 204,
           .content_type = "",
           .fields = {{"access-control-allow-methods", "GET, POST, OPTIONS"},
-                     {"access-control-allow-headers", "authorization, content-type, x-api-key"},
+                     {"access-control-allow-headers", wanted_headers(head)},
                      {"access-control-max-age", "600"}}};
 }
 
@@ -178,11 +190,11 @@ Task<bool> serve_request(Service& service, Connection& connection, StopFlag& sto
   auto admitted = admit(service, head);
   std::optional<Response> early;
   if (is_preflight && service.access.origin_ok(head)) {
-    early = preflight();
+    early = preflight(head);
   } else if (!admitted) {
     early = refusal(admitted.error(), head);
   }
-  if (!early && WebSocket::is_upgrade(head)) {
+  if (!early && route_name(head.path()) == "/v1/responses" && WebSocket::is_upgrade(head)) {
     // A read left over from a request before this one would take the socket's first bytes.
     if (!connection.reading() && !head.has_body && !service.drain.stopped()) {
       service.metrics.count_http(route_name(head.path()), 101);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <boost/asio/buffer.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <boost/beast/core/buffers_to_string.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http/empty_body.hpp>
@@ -15,6 +16,9 @@ namespace {
 namespace beast = boost::beast;
 namespace http = beast::http;
 namespace websocket = beast::websocket;
+
+// What a peer has to read the last events and answer a close frame.
+constexpr std::chrono::seconds kCloseLimit{5};
 
 // The session's stream as Beast's next layer. Bytes that came behind the upgrade are read first.
 class NextLayer {
@@ -48,7 +52,7 @@ class NextLayer {
   void close() { stream_->close(); }
 
   friend void beast_close_socket(NextLayer& layer) { layer.close(); }
-  friend void teardown(beast::role_type, NextLayer& layer, error_code& error) {
+  [[maybe_unused]] friend void teardown(beast::role_type, NextLayer& layer, error_code& error) {
     error = {};
     layer.close();
   }
@@ -84,7 +88,8 @@ bool has_token(std::string_view list, std::string_view token) {
 
 struct WebSocket::Impl {
   Impl(Connection& connection, const WebSocketLimits& limits)
-      : stream(NextLayer(connection.stream(), connection.take_received())) {
+      : stream(NextLayer(connection.stream(), connection.take_received())),
+        closer(connection.stream().get_executor()) {
     websocket::stream_base::timeout timeout{};
     timeout.handshake_timeout = limits.handshake;
     timeout.idle_timeout = limits.idle;
@@ -104,6 +109,8 @@ struct WebSocket::Impl {
   bool close_wanted = false;
   bool closing = false;
   websocket::close_reason reason;
+  asio::steady_timer closer;  // started by close(): then the peer has that long to take its part
+  bool closer_pending = false;
 };
 
 WebSocket::WebSocket(Connection& connection, Wake& wake, const WebSocketLimits& limits)
@@ -113,6 +120,7 @@ WebSocket::~WebSocket() {
   CHECK(!impl_->reading);
   CHECK(!impl_->writing);
   CHECK(!impl_->closing);
+  CHECK(!impl_->closer_pending);
 }
 
 bool WebSocket::is_upgrade(const RequestHead& head) {
@@ -190,6 +198,13 @@ void WebSocket::close(uint16_t code, std::string reason) {
   impl_->close_wanted = true;
   reason.resize(std::min<size_t>(reason.size(), 120));  // a control frame's bound
   impl_->reason = websocket::close_reason(static_cast<websocket::close_code>(code), reason);
+  impl_->closer_pending = true;
+  impl_->closer.expires_after(kCloseLimit);
+  impl_->closer.async_wait([this](error_code error) {
+    impl_->closer_pending = false;
+    if (!error) connection_.stream().close();  // what is in flight then ends
+    wake_.notify();
+  });
   write();
 }
 
@@ -219,8 +234,11 @@ void WebSocket::write() {
 
 Task<> WebSocket::finish() {
   on_end();
+  impl_->closer.cancel();
   if (impl_->reading || impl_->writing || impl_->closing) connection_.stream().close();
-  while (impl_->reading || impl_->writing || impl_->closing) co_await wake_.wait();
+  while (impl_->reading || impl_->writing || impl_->closing || impl_->closer_pending) {
+    co_await wake_.wait();
+  }
 }
 
 }  // namespace spillway::server

@@ -26,6 +26,8 @@ ApiResult<> check_finish(const scheduler::Output& output) {
                   .message = output.error.empty() ? "the engine failed" : output.error};
 }
 
+void Reply::fail(const ApiError& error, std::string& wire) { append_error_event(wire, error); }
+
 void append_event(std::string& wire, std::string_view text) {
   wire.append("data: ").append(text).append("\n\n");
 }

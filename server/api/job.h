@@ -21,6 +21,8 @@ class Reply {
   // One output of the job's request `index`. A streaming reply appends events to `wire`. The error
   // ends the job.
   virtual ApiResult<> take(uint32_t index, const scheduler::Output& output, std::string& wire) = 0;
+  // The stream fails half way: its last events (case A3).
+  virtual void fail(const ApiError& error, std::string& wire);
   // All requests are done: the body, or a stream's last events and [DONE].
   virtual void finish(std::string& wire) = 0;
 };

@@ -112,6 +112,13 @@ void ResponseEvents::take(const scheduler::Output& output, Events& events) {
   if (ended()) return;
   json::array logprobs;
   if (logprobs_wanted_) logprobs = chat_logprobs(*model_->tokenizer, output.tokens);
+  if (report_prefill_ && !output.tokens.empty()) {
+    report_prefill_ = false;
+    json::object progress = event("spillway:prefill_progress");
+    progress["prompt_tokens"] = output.usage.prompt_tokens;
+    progress["cached_tokens"] = output.usage.cached_tokens;
+    events.push_back(std::move(progress));
+  }
   const bool says_something = !output.text.empty() || !logprobs.empty();
   if (!item_exists_ && (says_something || !output.tokens.empty())) open_item(events);
   if (says_something) {

@@ -26,6 +26,10 @@ void refuse_unsupported(Fields& fields) {
     fields.fail("background", "is not supported: responses are computed while you wait",
                 "unsupported");
   }
+  if (const auto mode = fields.text("truncation", 64); mode && *mode != "disabled") {
+    fields.fail("truncation", "can only be 'disabled': send a shorter conversation instead",
+                "unsupported");
+  }
   if (const auto n = fields.integer("n", {1, 1 << 20}); n && *n != 1) {
     fields.fail("n", "must be 1: a response has one answer", "unsupported");
   }
@@ -184,15 +188,18 @@ class ResponseReply final : public Reply {
 
   ApiResult<> take(uint32_t, const scheduler::Output& output, std::string& wire) override {
     ResponseEvents::Events events;
-    if (auto ended = check_finish(output); !ended) {
-      if (!call_.stream) return ended.error();
-      call_.events->fail(ended.error(), events);
-    } else {
-      call_.events->take(output, events);
-      if (call_.events->completed()) keep_response(call_, context_);
-    }
+    if (auto ended = check_finish(output); !ended) return ended.error();
+    call_.events->take(output, events);
+    if (call_.events->completed()) keep_response(call_, context_);
     if (call_.stream) append(events, wire);
     return {};
+  }
+
+  void fail(const ApiError& error, std::string& wire) override {
+    ResponseEvents::Events events;
+    call_.events->fail(error, events);
+    append(events, wire);
+    wire += "data: [DONE]\n\n";
   }
 
   void finish(std::string& wire) override {
@@ -239,6 +246,7 @@ ApiResult<ResponseCall> prepare_response(std::shared_ptr<const ServedModel> mode
   auto messages = read_conversation(body, fields, context);
   if (!messages) return messages.error();
   call.messages = std::move(*messages);
+  call.messages_bytes = json::serialize(call.messages).size();
   auto tokens = encode_prompt(*model, body, fields, call.messages);
   if (!tokens) {
     ApiError error = tokens.error();
@@ -258,6 +266,7 @@ ApiResult<ResponseCall> prepare_response(std::shared_ptr<const ServedModel> mode
   }
   call.events = std::make_unique<ResponseEvents>(
       call.id, response_echo(body, generation, call.store), logprobs.has_value(), std::move(model));
+  if (fields.boolean("return_progress").value_or(false)) call.events->report_prefill();
   return call;
 }
 
@@ -273,7 +282,7 @@ void keep_response(const ResponseCall& call, const ResponseContext& context) {
   if (call.request.stop.max_tokens > 0) {
     kept->messages.push_back(json::object{{"role", "assistant"}, {"content", text}});
   }
-  kept->bytes = 256 + json::serialize(kept->messages).size();
+  kept->bytes = 256 + call.messages_bytes + text.size();
   store->put(std::move(kept));
 }
 

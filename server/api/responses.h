@@ -29,6 +29,7 @@ struct ResponseCall {
   bool store = true;
   bool stream = false;
   boost::json::array messages = {};  // the conversation so far, without instructions
+  size_t messages_bytes = 0;         // as JSON
   scheduler::Request request = {};
   std::unique_ptr<ResponseEvents> events = {};
 };

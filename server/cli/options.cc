@@ -93,6 +93,10 @@ void add_network_flags(CLI::App& app, ServerOptions& server) {
   app.add_option("--api-key", server.api_keys,
                  "Key that clients must send; repeat for several (also SPILLWAY_API_KEY)")
       ->type_name("KEY")
+      ->allow_extra_args(false)
+      ->check([](const std::string& key) {
+        return key.empty() ? std::string("must not be empty") : std::string();
+      })
       ->group(group);
   app.add_option("--ssl-certfile", server.certfile, "Certificate chain (PEM): serves HTTPS")
       ->type_name("FILE")
@@ -111,6 +115,7 @@ void add_network_flags(CLI::App& app, ServerOptions& server) {
          },
          "Web pages elsewhere that may ask: https://a.example,https://b.example or *")
       ->type_name("ORIGINS")
+      ->allow_extra_args(false)
       ->group(group);
 }
 
@@ -172,14 +177,11 @@ void add_tools(CLI::App& app, CommandLine& out) {
                      "Spellings of control tokens become those tokens");
 
   CLI::App* render = app.add_subcommand("template", "Render a chat template");
-  render->add_option("template", out.render.template_path, "Jinja file")
-      ->required()
-      ->check(CLI::ExistingFile);
+  render->add_option("template", out.render.template_path, "Jinja file")->required();
   render
       ->add_option("context", out.render.context_path,
                    "JSON file: messages, tools, add_generation_prompt, bos_token, ...")
-      ->required()
-      ->check(CLI::ExistingFile);
+      ->required();
   app.add_subcommand("version", "Print the version");
 }
 

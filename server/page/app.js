@@ -184,10 +184,17 @@ function retry() {
 
 function requestOf(conversation) {
   const s = store.settings;
-  const input = conversation.messages
-    .filter((m) => m.role === 'user' || m.text !== '')
-    .map((m) => ({type: 'message', role: m.role, content: m.text}));
-  const request = {model: modelName, input, temperature: s.temperature, top_p: s.top_p,
+  // An answer that never came leaves two questions in a row; templates may insist on turns.
+  const input = [];
+  for (const {role, text} of conversation.messages) {
+    if (role === 'assistant' && text === '') continue;
+    if (input.at(-1)?.role === role) {
+      input.at(-1).content += '\n\n' + text;
+    } else {
+      input.push({type: 'message', role, content: text});
+    }
+  }
+  const request = {model: modelName, input, return_progress: true, temperature: s.temperature, top_p: s.top_p,
                    max_output_tokens: s.max_output_tokens};
   if (s.instructions) request.instructions = s.instructions;
   if (s.top_k > 0) request.top_k = s.top_k;
@@ -206,6 +213,7 @@ function answer() {
   running.set(conversation.id, {connection, message});
   const started = performance.now();
   let first = null;
+  let deltas = 0;
   let drawn = false;
   const show = () => {
     if (drawn || conversation !== current) return;
@@ -229,10 +237,14 @@ function answer() {
   connection.answer(request, store.settings.api_key, {
     onText(delta) {
       message.text += delta;
-      if (first === null) {
-        first = performance.now();
-        message.cost = {ttftMs: first - started};
-      }
+      const now = performance.now();
+      first ??= now;
+      message.cost = {...message.cost, ttftMs: first - started, output: ++deltas,
+                      seconds: (now - first) / 1000};
+      show();
+    },
+    onPrefill(prompt, cached) {
+      message.cost = {...message.cost, prompt, cached};
       show();
     },
     onDone(response) {
@@ -335,6 +347,14 @@ function takeSettings() {
   refreshPool();
 }
 
+function readTheme() {
+  try {
+    return localStorage.getItem('spillway.theme');
+  } catch {
+    return null;
+  }
+}
+
 function setTheme(theme) {
   document.documentElement.dataset.theme = theme;
 }
@@ -353,16 +373,20 @@ function fitPrompt() {
 }
 
 function wire() {
-  const wish = localStorage.getItem('spillway.theme');
+  const wish = readTheme();
   const dark = matchMedia('(prefers-color-scheme: dark)');
   setTheme(wish ?? (dark.matches ? 'dark' : 'light'));
   dark.addEventListener('change', () => {
-    if (!localStorage.getItem('spillway.theme')) setTheme(dark.matches ? 'dark' : 'light');
+    if (!readTheme()) setTheme(dark.matches ? 'dark' : 'light');
   });
   $('theme').addEventListener('click', () => {
     const theme = document.documentElement.dataset.theme === 'dark' ? 'light' : 'dark';
     setTheme(theme);
-    localStorage.setItem('spillway.theme', theme);
+    try {
+      localStorage.setItem('spillway.theme', theme);
+    } catch {
+      // Storage is switched off: the choice lasts as long as the page.
+    }
   });
   $('new-chat').addEventListener('click', newChat);
   $('open-sidebar').addEventListener('click', () =>

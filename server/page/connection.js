@@ -7,13 +7,14 @@ export class Connection {
     this.handlers = null;
   }
 
-  // Runs one answer. handlers: onText(delta), onDone(response), onError(message). One at a time.
+  // Runs one answer. handlers: onPrefill(prompt, cached),
+  // onText(delta), onDone(response), onError(message). One at a time.
   async answer(request, apiKey, handlers) {
     this.handlers = handlers;
     try {
       await this.open(apiKey);
     } catch (error) {
-      this.fail(error.message);
+      if (this.handlers === handlers) this.fail(error.message);
       return;
     }
     if (this.handlers !== handlers) return;  // stopped meanwhile
@@ -38,12 +39,18 @@ export class Connection {
       if (this.socket === socket) this.receive(JSON.parse(event.data));
     };
     return new Promise((resolve, reject) => {
-      socket.onopen = resolve;
+      let opened = false;
+      socket.onopen = () => {
+        opened = true;
+        resolve();
+      };
       socket.onclose = () => {
-        reject(new Error('The server did not open the connection. Is it running, and does it ask ' +
-                         'for an API key (Settings)?'));
-        if (this.socket === socket) {
-          this.socket = null;
+        const mine = this.socket === socket;
+        if (mine) this.socket = null;
+        if (!opened) {
+          reject(new Error('The server did not open the connection. Is it running, and does it ' +
+                           'ask for an API key (Settings)?'));
+        } else if (mine) {
           this.fail('The connection to the server was lost.');
         }
       };
@@ -54,6 +61,9 @@ export class Connection {
     const handlers = this.handlers;
     if (!handlers) return;
     switch (event.type) {
+      case 'spillway:prefill_progress':
+        handlers.onPrefill(event.prompt_tokens, event.cached_tokens);
+        break;
       case 'response.output_text.delta':
         handlers.onText(event.delta);
         break;

@@ -57,7 +57,7 @@ export function renderPool(node, pools) {
   let capacity = 0, used = 0, kept = 0;
   for (const pool of pools) {
     capacity += pool.capacity * pool.page_bytes;
-    used += (pool.writable + pool.pinned) * pool.page_bytes;
+    used += (pool.writable + pool.filling + pool.orphaned + pool.pinned) * pool.page_bytes;
     kept += (pool.sealed - pool.pinned) * pool.page_bytes;
   }
   const percent = (bytes) => capacity > 0 ? 100 * bytes / capacity : 0;

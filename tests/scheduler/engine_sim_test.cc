@@ -204,6 +204,23 @@ class World {
     settle();
   }
 
+  // Does `then` after so many steps, in the middle of one; then runs until nothing is left to do.
+  void run_steps_then(uint64_t steps, std::function<void()> then) {
+    parker_.before_park = [this, steps, then] {
+      if (steps_->stats().steps == steps && !then_done_) {
+        then_done_ = true;
+        then();
+      }
+    };
+    parker_.when_idle = [this] {
+      sessions_at_end_ = cache_->stats().sessions;
+      steps_->push(ShutDownCommand{});
+    };
+    loop_.run(steps_->run());
+    settle();
+  }
+  uint64_t sessions_at_end() const { return sessions_at_end_; }
+
   // Until nothing is left to do.
   void run_to_end() {
     parker_.before_park = [] {};
@@ -296,6 +313,8 @@ class World {
   std::unique_ptr<StepLoop> steps_;
   std::vector<std::shared_ptr<Client>> clients_;
   uint64_t last_id_ = 0;
+  bool then_done_ = false;
+  uint64_t sessions_at_end_ = ~uint64_t{0};
 };
 
 Request prompt_of(uint32_t length, uint32_t max_tokens) {
@@ -364,6 +383,19 @@ TEST(EngineSimulation, choices_of_one_request_compute_the_prompt_once) {
   world.run_to_end();
   EXPECT_EQ(client->usage().computed_tokens, 100u);
   EXPECT_EQ(client->usage().completion_tokens, 64u);
+}
+
+// case A4
+TEST(EngineSimulation, a_session_that_ends_while_its_request_is_cancelled_leaves_no_lease) {
+  World world({});
+  Request request = prompt_of(90, 200);
+  request.session = "gone";
+  world.submit(request);
+  world.run_steps_then(5, [&] {
+    world.steps().push(CancelCommand{static_cast<RequestId>(1)});
+    world.steps().push(EndSessionCommand{"gone"});
+  });
+  EXPECT_EQ(world.sessions_at_end(), 0u);
 }
 
 // case I1
