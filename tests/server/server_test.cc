@@ -344,7 +344,7 @@ TEST_F(ServerTest, drain_ends_endless_answers_with_an_error) {
   EXPECT_NE(response.body.find("shutting down"), std::string::npos);
   client.close();
   drain.join();
-  EXPECT_EQ(backend_->cancelled, 1);
+  EXPECT_TRUE(eventually([&] { return backend_->cancelled == 1; }));
 }
 
 // case A12
@@ -383,8 +383,14 @@ TEST_F(ServerTest, many_clients_stream_and_leave_and_nothing_is_left) {
   }
 }
 
-// case H4
+// case H4. Not under UBSan: its vptr check opens a pipe to look at memory, which fails when there
+// are no descriptors left, and then reports an error of its own making.
 TEST_F(ServerTest, out_of_file_descriptors_accept_backs_off_and_recovers) {
+#if defined(__has_feature)
+#if __has_feature(undefined_behavior_sanitizer)
+  GTEST_SKIP() << "UBSan needs a file descriptor itself";
+#endif
+#endif
   start();
   const int first_free = dup(0);
   close(first_free);
