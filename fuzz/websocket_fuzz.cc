@@ -34,8 +34,8 @@ class MemoryStream final : public Stream {
   void write_some(asio::const_buffer from, Handler handler) override {
     finish(std::move(handler), closed_ ? asio::error::broken_pipe : error_code(), from.size());
   }
-  void handshake(DoneHandler handler) override { finish(std::move(handler), {}); }
-  void finish_writing(DoneHandler handler) override { finish(std::move(handler), {}); }
+  void handshake(DoneHandler handler) override { finish(std::move(handler), error_code()); }
+  void finish_writing(DoneHandler handler) override { finish(std::move(handler), error_code()); }
   void close() override { closed_ = true; }
   std::string peer() const override { return "memory"; }
 
