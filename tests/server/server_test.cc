@@ -398,14 +398,16 @@ TEST_F(ServerTest, out_of_file_descriptors_accept_backs_off_and_recovers) {
   getrlimit(RLIMIT_NOFILE, &before);
   const rlimit few{.rlim_cur = static_cast<rlim_t>(first_free) + 60, .rlim_max = before.rlim_max};
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
-  std::vector<std::unique_ptr<RawClient>> clients;
-  for (int i = 0; i < 40; ++i) clients.push_back(std::make_unique<RawClient>(port()));
+  std::vector<int> fillers;
+  for (int fd = dup(0); fd >= 0; fd = dup(0)) fillers.push_back(fd);
+  close(fillers.back());  // the client's own; none is left for the server's side
+  fillers.pop_back();
+  RawClient client(port());
   std::this_thread::sleep_for(milliseconds(300));
-  auto last = std::move(clients.back());  // still waits in the kernel's queue
-  clients.clear();
-  EXPECT_EQ(last->get("/health").status, 200);
+  for (int fd : fillers) close(fd);
+  EXPECT_EQ(client.get("/health").status, 200);
   setrlimit(RLIMIT_NOFILE, &before);
-  const auto metrics = last->get("/metrics").body;
+  const auto metrics = client.get("/metrics").body;
   const std::string_view name = "\nspillway:connections_refused_total ";
   const size_t at = metrics.find(name);
   ASSERT_NE(at, metrics.npos);
