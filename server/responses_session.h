@@ -1,11 +1,6 @@
 // The Responses protocol over one WebSocket (Open Responses 2026-04-24, with OpenAI's lanes and
-// steering): takes response.create and response.steer, runs one response per lane at a time, sends
-// events. Closing the socket cancels what runs.
-//
-// Lanes: requests with one stream_id run in the order they came, different lanes side by side; no
-// stream_id is a lane too. Each lane holds a soft lease on its pages until the socket closes.
-// Steering ends the active response at what was sent of it (incomplete, reason "steered") and goes
-// on with the queued input in a successor.
+// steering): takes response.create and response.steer, sends events. Closing the socket cancels
+// what runs. What the lanes do: response_lanes.h.
 #pragma once
 
 #include "runtime/stop.h"
