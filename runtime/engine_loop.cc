@@ -133,20 +133,20 @@ void EngineLoop::run(Task<> main) {
   }
 }
 
-struct EngineLoop::Sleep final : TimerHeap::Entry, StopListener {
+struct EngineLoop::Sleep final : Timer, StopListener {
   Sleep(EngineLoop& on, Clock::TimePoint until, StopFlag& by) : loop(on), at(until), stop(by) {}
   void start(Resumer resumer) {
     resumer_ = std::move(resumer);
-    loop.timers_.add(*this, at);
+    loop.add_timer(*this, at);
     stop.add(*this);
   }
-  void fire() {  // already out of the heap
+  void on_timer() override {
     unlink();
     resumer_.resume();
   }
   void on_stop() override {
     stopped = true;
-    loop.timers_.remove(*this);
+    loop.remove_timer(*this);
     resumer_.resume();
   }
 
@@ -162,7 +162,7 @@ struct EngineLoop::Sleep final : TimerHeap::Entry, StopListener {
 void EngineLoop::fire_timers() {
   if (timers_.size() == 0) return;
   const Clock::TimePoint now = clock_.now();
-  while (TimerHeap::Entry* due = timers_.pop_due(now)) static_cast<Sleep*>(due)->fire();
+  while (TimerHeap::Entry* due = timers_.pop_due(now)) static_cast<Timer*>(due)->on_timer();
 }
 
 Task<Result<>> EngineLoop::sleep_until(Clock::TimePoint at, StopFlag& stop) {

@@ -53,6 +53,19 @@ class EngineLoop final : public asio::execution_context {
   // Parks until something may be ready. Loop's thread, outside any coroutine; for tests.
   void park();
 
+  // Something that happens at a time. on_timer() is called once, already out of the heap; it may
+  // only queue work (resume a coroutine, request a stop). Must not be queued when it dies.
+  class Timer : public TimerHeap::Entry {
+   public:
+    virtual void on_timer() = 0;
+
+   protected:
+    ~Timer() = default;
+  };
+  // Loop's thread. REQUIRES: !timer.queued() to add, timer.queued() to remove.
+  void add_timer(Timer& timer, Clock::TimePoint at) { timers_.add(timer, at); }
+  void remove_timer(Timer& timer) { timers_.remove(timer); }
+
   // Suspends until `at`, or returns kCancelled as soon as `stop` stops. Loop's thread.
   Task<Result<>> sleep_until(Clock::TimePoint at, StopFlag& stop);
   Task<Result<>> sleep_for(Clock::Duration time, StopFlag& stop);

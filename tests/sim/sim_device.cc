@@ -1,9 +1,11 @@
 #include "tests/sim/sim_device.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
 #include "runtime/check.h"
+#include "tests/sim/sim_disk.h"
 
 namespace spillway::sim {
 namespace {
@@ -94,7 +96,16 @@ bool SimDevice::run_one() {
 
 void SimParker::park(std::optional<std::chrono::nanoseconds> timeout) {
   before_park();
+  const bool disk_first = disk != nullptr && choices_.below(2) == 0;
+  if (disk_first && disk->run_one()) return;
   if (device_.run_one()) return;
+  if (disk != nullptr) {
+    if (disk->run_one()) return;
+    if (const auto due = disk->next_due()) {
+      const auto until = std::max(*due - clock_.now(), Clock::Duration::zero());
+      timeout = timeout ? std::min(*timeout, until) : until;
+    }
+  }
   if (timeout) {
     clock_.advance(*timeout);
     return;

@@ -69,21 +69,29 @@ class SimDevice final : public kernels::Device {
   SimStream streams_[3];
 };
 
-// Parks by letting the device run an operation, or else the clock go to the next timer.
+class SimDisk;
+
+// Parks by letting the device or the disk end an operation, or else the clock go to the next timer
+// or the next end of a disk operation.
 class SimParker final : public Parker {
  public:
-  SimParker(SimulatedClock& clock, SimDevice& device) : clock_(clock), device_(device) {}
+  SimParker(SimulatedClock& clock, SimDevice& device, uint64_t seed = 0)
+      : clock_(clock), device_(device), choices_(seed) {}
   void park(std::optional<std::chrono::nanoseconds> timeout) override;
   void wake() override {}
   std::string description() const override { return "simulated"; }
+  // Null: there is none. Set and unset as disks come and go.
+  SimDisk* disk = nullptr;
   // Called before each park, so that the world can do something meanwhile.
   std::function<void()> before_park = [] {};
-  // Called when neither the device nor a timer can go on: an idle engine. Null: that is a bug.
+  // Called when neither the device nor the disk nor a timer can go on: an idle engine. Null: that
+  // is a bug.
   std::function<void()> when_idle;
 
  private:
   SimulatedClock& clock_;
   SimDevice& device_;
+  Prng choices_;
 };
 
 }  // namespace spillway::sim
