@@ -13,6 +13,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "runtime/task.h"
 #include "server/stream.h"
@@ -60,7 +61,10 @@ class Connection {
   Stream& stream() { return *stream_; }
   // Right after fill() returned kBytes no read is pending: then another protocol may take over.
   bool reading() const { return read_pending_; }
-  std::string take_received() { return std::move(inbound_); }
+  std::string take_received() {
+    chunk_ = std::string();
+    return std::exchange(inbound_, {});
+  }
 
  private:
   void start_read();

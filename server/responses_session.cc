@@ -20,7 +20,9 @@ class ResponsesSession {
   ResponsesSession(Service& service, Connection& connection, std::string tenant, StopFlag& stop)
       : service_(service),
         stop_(stop),
-        socket_(connection, wake_, {.message_bytes = service.options.http.body_bytes}),
+        socket_(connection, wake_,
+                {.message_bytes = service.options.http.body_bytes,
+                 .write = service.options.write_limit}),
         scope_(connection.stream().get_executor()),
         lanes_(service, socket_, wake_, scope_, connection.stream().get_executor(),
                std::move(tenant)),

@@ -10,6 +10,8 @@
 #include <boost/beast/websocket.hpp>
 #include <deque>
 
+#include "server/websocket_layer.h"
+
 namespace spillway::server {
 namespace {
 
@@ -19,54 +21,6 @@ namespace websocket = beast::websocket;
 
 // What a peer has to read the last events and answer a close frame.
 constexpr std::chrono::seconds kCloseLimit{5};
-
-// The session's stream as Beast's next layer. Bytes that came behind the upgrade are read first.
-class NextLayer {
- public:
-  using executor_type = Stream::executor_type;
-
-  NextLayer(Stream& stream, std::string received)
-      : stream_(&stream), received_(std::move(received)) {}
-
-  executor_type get_executor() { return stream_->get_executor(); }
-
-  template <class Buffers, class Token>
-  auto async_read_some(const Buffers& buffers, Token&& token) {
-    return asio::async_initiate<Token, void(error_code, size_t)>(
-        [this](auto handler, auto into) {
-          if (received_.empty()) {
-            stream_->async_read_some(into, std::move(handler));
-            return;
-          }
-          const size_t bytes = asio::buffer_copy(into, asio::buffer(received_));
-          received_.erase(0, bytes);
-          asio::post(stream_->get_executor(),
-                     beast::bind_handler(std::move(handler), error_code(), bytes));
-        },
-        token, buffers);
-  }
-  template <class Buffers, class Token>
-  auto async_write_some(const Buffers& buffers, Token&& token) {
-    return stream_->async_write_some(buffers, std::forward<Token>(token));
-  }
-  void close() { stream_->close(); }
-
-  friend void beast_close_socket(NextLayer& layer) { layer.close(); }
-  [[maybe_unused]] friend void teardown(beast::role_type, NextLayer& layer, error_code& error) {
-    error = {};
-    layer.close();
-  }
-  template <class Handler>
-  friend void async_teardown(beast::role_type, NextLayer& layer, Handler&& handler) {
-    layer.close();
-    asio::post(layer.get_executor(),
-               beast::bind_handler(std::forward<Handler>(handler), error_code()));
-  }
-
- private:
-  Stream* stream_;
-  std::string received_;
-};
 
 bool has_token(std::string_view list, std::string_view token) {
   const auto same = [](char a, char b) {
@@ -87,8 +41,9 @@ bool has_token(std::string_view list, std::string_view token) {
 }  // namespace
 
 struct WebSocket::Impl {
-  Impl(Connection& connection, const WebSocketLimits& limits)
-      : stream(NextLayer(connection.stream(), connection.take_received())),
+  Impl(Connection& connection, Wake& wake, const WebSocketLimits& limits)
+      : traffic(connection.stream(), wake, limits.write),
+        stream(WebSocketLayer(connection.stream(), traffic, connection.take_received())),
         closer(connection.stream().get_executor()) {
     websocket::stream_base::timeout timeout{};
     timeout.handshake_timeout = limits.handshake;
@@ -100,7 +55,8 @@ struct WebSocket::Impl {
     stream.text(true);
   }
 
-  websocket::stream<NextLayer, false> stream;
+  StreamTraffic traffic;
+  websocket::stream<WebSocketLayer, false> stream;
   beast::flat_buffer inbound;
   bool reading = false;
   bool message_ready = false;
@@ -114,13 +70,16 @@ struct WebSocket::Impl {
 };
 
 WebSocket::WebSocket(Connection& connection, Wake& wake, const WebSocketLimits& limits)
-    : connection_(connection), wake_(wake), impl_(std::make_unique<Impl>(connection, limits)) {}
+    : connection_(connection),
+      wake_(wake),
+      impl_(std::make_unique<Impl>(connection, wake, limits)) {}
 
 WebSocket::~WebSocket() {
   CHECK(!impl_->reading);
   CHECK(!impl_->writing);
   CHECK(!impl_->closing);
   CHECK(!impl_->closer_pending);
+  CHECK(impl_->traffic.quiet());
 }
 
 bool WebSocket::is_upgrade(const RequestHead& head) {
@@ -235,8 +194,9 @@ void WebSocket::write() {
 Task<> WebSocket::finish() {
   on_end();
   impl_->closer.cancel();
-  if (impl_->reading || impl_->writing || impl_->closing) connection_.stream().close();
-  while (impl_->reading || impl_->writing || impl_->closing || impl_->closer_pending) {
+  impl_->traffic.stop();
+  while (impl_->reading || impl_->writing || impl_->closing || impl_->closer_pending ||
+         !impl_->traffic.quiet()) {
     co_await wake_.wait();
   }
 }

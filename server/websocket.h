@@ -5,7 +5,8 @@
 //
 // Everything that happens sets its state and notifies `wake`; the owner's coroutine looks at all of
 // it. Bounds: one message is held until it is taken, and nothing is read meanwhile; what is queued
-// to be sent is counted in queued_bytes(), which the owner bounds. Network thread only.
+// to be sent is counted in queued_bytes(), which the owner bounds; a peer that takes none of it for
+// too long is closed. Network thread only.
 // finish() must have been awaited before it dies.
 #pragma once
 
@@ -27,6 +28,7 @@ struct WebSocketLimits {
   uint64_t message_bytes = 32 << 20;
   std::chrono::milliseconds handshake{20'000};
   std::chrono::milliseconds idle{300'000};  // half of it without traffic: a ping; all of it: closed
+  std::chrono::milliseconds write{30'000};  // for the peer to take some bytes
 };
 
 class WebSocket {

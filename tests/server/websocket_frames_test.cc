@@ -1,0 +1,202 @@
+// Frames as RFC 6455 has them, and as it forbids them, over a real socket (case H5).
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "server/server.h"
+#include "tests/server/fake_model.h"
+#include "tests/server/raw_client.h"
+
+namespace spillway::server {
+namespace {
+
+constexpr int kContinuation = 0, kText = 1, kClose = 8, kPing = 9, kPong = 10;
+
+struct FrameOptions {
+  bool last = true;
+  bool masked = true;
+  int reserved = 0;                  // RSV bits, as the header's 0x70
+  std::optional<uint64_t> claims{};  // a length in the header that is not the payload's
+};
+
+std::string frame(int opcode, std::string_view payload, const FrameOptions& options = {}) {
+  std::string out(1, static_cast<char>((options.last ? 0x80 : 0) | options.reserved | opcode));
+  const uint64_t length = options.claims.value_or(payload.size());
+  const int mask_bit = options.masked ? 0x80 : 0;
+  const int extra = length < 126 ? 0 : length < 65536 ? 2 : 8;
+  out += static_cast<char>(mask_bit | (extra == 0   ? static_cast<int>(length)
+                                       : extra == 2 ? 126
+                                                    : 127));
+  for (int i = extra - 1; i >= 0; --i) out += static_cast<char>(length >> (8 * i));
+  const std::string_view mask = "\x11\x22\x33\x44";
+  if (options.masked) out += mask;
+  for (size_t i = 0; i < payload.size(); ++i) {
+    out += static_cast<char>(options.masked ? payload[i] ^ mask[i % 4] : payload[i]);
+  }
+  return out;
+}
+
+struct Frame {
+  int opcode = -1;  // -1: the connection ended
+  std::string payload;
+};
+
+class Socket {
+ public:
+  explicit Socket(uint16_t port) : client_(port) {
+    client_.send(
+        "GET /v1/responses HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\n"
+        "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+        "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n");
+    while (inbound_.find("\r\n\r\n") == std::string::npos && fill()) {
+    }
+    EXPECT_TRUE(inbound_.starts_with("HTTP/1.1 101")) << inbound_;
+    EXPECT_NE(inbound_.find("s3pPLMBiTxaQ9kYGzzhZRbK+xOo="), std::string::npos);  // the RFC's
+    inbound_.erase(0, inbound_.find("\r\n\r\n") + 4);
+  }
+  bool send(std::string_view bytes) { return client_.send(bytes); }
+  Frame receive() {
+    while (inbound_.size() < 2) {
+      if (!fill()) return {};
+    }
+    EXPECT_EQ(inbound_[1] & 0x80, 0) << "a server does not mask";
+    size_t length = static_cast<unsigned char>(inbound_[1]) & 0x7f;
+    size_t head = 2;
+    if (length == 126) {
+      while (inbound_.size() < 4) {
+        if (!fill()) return {};
+      }
+      length =
+          static_cast<unsigned char>(inbound_[2]) * 256u + static_cast<unsigned char>(inbound_[3]);
+      head = 4;
+    }
+    while (inbound_.size() < head + length) {
+      if (!fill()) return {};
+    }
+    Frame out{.opcode = inbound_[0] & 0x0f, .payload = inbound_.substr(head, length)};
+    inbound_.erase(0, head + length);
+    return out;
+  }
+  // The close frame's code, of the next close frame.
+  int close_code() {
+    for (;;) {
+      const Frame next = receive();
+      if (next.opcode == -1) return -1;
+      if (next.opcode != kClose) continue;
+      if (next.payload.size() < 2) return 1005;
+      return static_cast<unsigned char>(next.payload[0]) * 256 +
+             static_cast<unsigned char>(next.payload[1]);
+    }
+  }
+  RawClient& client() { return client_; }
+
+ private:
+  bool fill() {
+    const std::string more = client_.receive();
+    inbound_ += more;
+    return !more.empty();
+  }
+  RawClient client_;
+  std::string inbound_;
+};
+
+class WebSocketFrames : public testing::Test {
+ protected:
+  void SetUp() override {
+    ServerOptions options;
+    options.port = 0;
+    options.http.body_bytes = 100'000;
+    options.write_limit = std::chrono::milliseconds(300);
+    auto started = Server::start(options);
+    ASSERT_TRUE(started) << started.error().message;
+    server_ = std::move(*started);
+    server_->set_model(make_fake_model(backend_));
+  }
+  uint16_t port() const { return server_->port(); }
+
+  std::shared_ptr<FakeBackend> backend_ = std::make_shared<FakeBackend>();
+  std::unique_ptr<Server> server_;
+};
+
+// case H5
+TEST_F(WebSocketFrames, a_ping_between_fragments_is_answered_and_the_message_is_whole) {
+  Socket socket(port());
+  const std::string text = R"({"type":"response.create","input":"hi","max_output_tokens":2})";
+  socket.send(frame(kText, text.substr(0, 10), {.last = false}) + frame(kPing, "are you there") +
+              frame(kContinuation, text.substr(10, 1), {.last = false}) +
+              frame(kContinuation, text.substr(11)));
+  const Frame pong = socket.receive();
+  EXPECT_EQ(pong.opcode, kPong);
+  EXPECT_EQ(pong.payload, "are you there");
+  const Frame created = socket.receive();
+  EXPECT_EQ(created.opcode, kText);
+  EXPECT_NE(created.payload.find("response.created"), std::string::npos) << created.payload;
+}
+
+// case H5
+TEST_F(WebSocketFrames, a_close_is_answered_with_its_code) {
+  Socket socket(port());
+  socket.send(frame(kClose, std::string("\x03\xe8", 2)));
+  EXPECT_EQ(socket.close_code(), 1000);
+  EXPECT_TRUE(socket.client().closed_by_server());
+}
+
+// case H5
+TEST_F(WebSocketFrames, forbidden_frames_end_the_connection_with_their_code) {
+  const struct {
+    const char* what;
+    std::string wire;
+    int code;
+  } cases[] = {
+      {"unmasked", frame(kText, "{}", {.masked = false}), 1002},
+      {"reserved bit", frame(kText, "{}", {.reserved = 0x40}), 1002},
+
+      {"reserved opcode", frame(3, "{}"), 1002},
+      {"reserved control opcode", frame(11, ""), 1002},
+      {"long ping", frame(kPing, std::string(126, 'x')), 1002},
+      {"fragmented ping", frame(kPing, "x", {.last = false}), 1002},
+      {"continuation of nothing", frame(kContinuation, "x"), 1002},
+      {"text inside a message", frame(kText, "{", {.last = false}) + frame(kText, "}"), 1002},
+      {"close of one byte", frame(kClose, "x"), 1002},
+      {"close with a code nobody may send", frame(kClose, std::string("\x03\xed", 2)), 1002},
+      {"invalid UTF-8", frame(kText, "\xc3\x28"), 1007},
+      {"a code point cut short", frame(kText, "\xe2\x82"), 1007},
+      {"a surrogate", frame(kText, "\xed\xa0\x80"), 1007},
+      {"too long", frame(kText, "", {.claims = 100'001}), 1009},
+      {"far too long", frame(kText, "", {.claims = uint64_t{1} << 62}), 1009},
+      {"too long in pieces",
+       frame(kText, std::string(60'000, 'x'), {.last = false}) +
+           frame(kContinuation, std::string(60'000, 'x')),
+       1009},
+  };
+  for (const auto& one : cases) {
+    Socket socket(port());
+    socket.send(one.wire);
+    EXPECT_EQ(socket.close_code(), one.code) << one.what;
+    EXPECT_TRUE(socket.client().closed_by_server()) << one.what;
+  }
+}
+
+// case H3
+TEST_F(WebSocketFrames, a_peer_that_does_not_read_is_given_up) {
+  RawClient client(port(), 4096);
+  client.send(
+      "GET /v1/responses HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\n"
+      "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+      "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n");
+  // Answers of together a few megabytes: less than the bounds on what may be queued.
+  backend_->token_ms = 1;
+  for (int lane = 0; lane < 16; ++lane) {
+    client.send(frame(kText, R"({"type":"response.create","input":"hi","top_logprobs":20,)"
+                             R"("include":["message.output_text.logprobs"],)"
+                             R"("max_output_tokens":3000,"stream_id":")" +
+                                 std::to_string(lane) + "\"}"));
+  }
+  for (int i = 0; i < 2000 && backend_->cancelled < 16; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  EXPECT_EQ(backend_->cancelled, 16);
+}
+
+}  // namespace
+}  // namespace spillway::server
