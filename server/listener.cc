@@ -48,7 +48,7 @@ Result<tcp::acceptor> listen_on(asio::any_io_executor executor, const std::strin
   acceptor.open(endpoint.protocol(), ec);
   if (!ec) acceptor.set_option(tcp::acceptor::reuse_address(true), ec);
   if (!ec) acceptor.bind(endpoint, ec);
-  if (!ec) acceptor.listen(1024, ec);
+  if (!ec) acceptor.listen(tcp::acceptor::max_listen_connections, ec);
   if (ec == asio::error::address_in_use) {
     return Error{ErrorCode::kIo, "another program listens on " + where + ": choose another --port"};
   }

@@ -174,7 +174,8 @@ Response refusal(const ApiError& error, const RequestHead& head) {
 
 // One request and its answer. False: the connection ends.
 Task<bool> serve_request(Service& service, Connection& connection, StopFlag& stop) {
-  HttpParser parser(service.options.http);
+  std::optional<HttpParser> parsing(service.options.http);
+  HttpParser& parser = *parsing;
   const auto head_deadline = Clock::now() + service.options.head_limit;
   Outcome read =
       co_await read_phase(service, connection, parser, HttpParser::State::kHead, head_deadline);
@@ -198,6 +199,7 @@ Task<bool> serve_request(Service& service, Connection& connection, StopFlag& sto
     // A read left over from a request before this one would take the socket's first bytes.
     if (!connection.reading() && !head.has_body && !service.drain.stopped()) {
       service.metrics.count_http(route_name(head.path()), 101);
+      parsing.reset();  // idle sockets are many: its memory goes back
       co_await serve_responses_socket(service, connection, head,
                                       common_fields(service, head, request.id),
                                       std::move(*admitted), stop);

@@ -97,6 +97,7 @@ Task<bool> WebSocket::accept(const RequestHead& head, const HeaderFields& fields
   const bool realtime = has_token(head.field("sec-websocket-protocol"), "realtime");
   impl_->stream.set_option(
       websocket::stream_base::decorator([fields, realtime](websocket::response_type& response) {
+        response.erase(http::field::server);  // Beast's name and version
         for (const auto& [name, value] : fields) response.set(name, value);
         if (realtime) response.set(http::field::sec_websocket_protocol, "realtime");
       }));

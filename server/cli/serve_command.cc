@@ -10,6 +10,7 @@
 #include "runtime/log.h"
 #include "server/cli/commands.h"
 #include "server/cli/load_model.h"
+#include "server/cli/sizes.h"
 #include "server/network.h"
 #include "server/server.h"
 #include "server/version.h"
@@ -34,12 +35,18 @@ sigset_t block_signals() {
   return set;
 }
 
-// 10,000 connections need as many file descriptors.
-void raise_descriptor_limit() {
+// Each connection takes a file descriptor. Raises the limit as far as the system lets us; what is
+// still too low for `connections_max` is said, for a person.
+std::string raise_descriptor_limit(uint32_t connections_max) {
   rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return {};
   limit.rlim_cur = limit.rlim_max;
   setrlimit(RLIMIT_NOFILE, &limit);
+  getrlimit(RLIMIT_NOFILE, &limit);
+  constexpr rlim_t kOthers = 64;  // the model, io_uring, logs
+  if (limit.rlim_cur >= connections_max + kOthers) return {};
+  return "  files    " + grouped_digits(limit.rlim_cur) +
+         " may be open, so fewer than that many clients are served at once (ulimit -n raises it)\n";
 }
 
 std::string url_of(const ServerOptions& options, uint16_t port) {
@@ -65,15 +72,16 @@ int serve_command(const ServeOptions& options, char** argv) {
   if (auto network = ensure_network(argv); !network) return fail(network.error());
   configure_log(options.log_level);
   const sigset_t signals = block_signals();
-  raise_descriptor_limit();
   ServerOptions server_options = options.server;
   server_options.network = network_name();
+  const std::string few_files = raise_descriptor_limit(server_options.connections_max);
   auto started = Server::start(server_options);
   if (!started) return fail(started.error());
   std::unique_ptr<Server> server = std::move(*started);
   const std::string url = url_of(server_options, server->port());
-  std::fprintf(stderr, "Spillway %s\n  network  %s, listening on %s\n",
-               std::string(version()).c_str(), std::string(network_name()).c_str(), url.c_str());
+  std::fprintf(stderr, "Spillway %s\n  network  %s, listening on %s\n%s",
+               std::string(version()).c_str(), std::string(network_name()).c_str(), url.c_str(),
+               few_files.c_str());
 
   std::atomic<bool> failed{false};
   const pid_t process = getpid();
