@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "io/make_parker.h"
+#include "io/make_ring.h"
 #include "kernels/block_until_done.h"
 #include "kernels/cpu_device.h"
 #include "runtime/engine_loop.h"

@@ -7,6 +7,13 @@
 #include "runtime/check.h"
 
 namespace spillway::io {
+namespace {
+
+Error too_late() {
+  return {ErrorCode::kDeadlineExceeded, "the disk did not answer before the deadline"};
+}
+
+}  // namespace
 
 // Lives in the frame of the coroutine that waits.
 class Operation::Waiter final : public EngineLoop::Timer, public StopListener {
@@ -31,9 +38,7 @@ class Operation::Waiter final : public EngineLoop::Timer, public StopListener {
     outcome = std::move(result);
     resumer_.resume();
   }
-  void on_timer() override {
-    leave({ErrorCode::kDeadlineExceeded, "the disk did not answer before the deadline"});
-  }
+  void on_timer() override { leave(too_late()); }
   void on_stop() override { leave(cancelled_error()); }
 
   Result<> outcome;
@@ -79,6 +84,9 @@ Task<Result<>> Operations::run(Operation::Kind kind, Transfer transfer, StopFlag
   CHECK(transfer.memory.size() % kSectorBytes == 0);
   CHECK(reinterpret_cast<uintptr_t>(transfer.memory.data()) % kSectorBytes == 0);
   if (stop != nullptr && stop->stopped()) co_return cancelled_error();
+  if (transfer.deadline != Clock::TimePoint::max() && transfer.deadline <= loop_.clock().now()) {
+    co_return too_late();
+  }
   if (kind != Operation::Kind::kSync && transfer.memory.empty()) co_return Result<>();
   ++open_;
   Operation::Waiter waiter(*this, driver_, std::make_unique<Operation>(kind, std::move(transfer)),
@@ -159,6 +167,31 @@ std::string what(const Operation& operation, const std::string& path) {
 }
 
 }  // namespace
+
+std::optional<Result<>> take_answer(Operation& operation, const std::string& path, int64_t answer) {
+  constexpr uint32_t kRetriesMax = 16;
+  if (answer == -ECANCELED) return cancelled_error();
+  const bool busy = answer == -EINTR || answer == -EAGAIN;
+  if (answer < 0 && !busy) return system_error(operation, path, static_cast<int>(-answer));
+  if (operation.kind == Operation::Kind::kSync && answer == 0) return Result<>();
+  if (answer > 0) {
+    const size_t moved = operation.moved + static_cast<size_t>(answer);
+    CHECK(moved <= operation.transfer.memory.size());
+    // A part of a sector is read again, or shows that the file ends in it.
+    const size_t whole = moved / kSectorBytes * kSectorBytes;
+    const bool goes_on = whole > operation.moved;
+    operation.moved = whole;
+    if (whole == operation.transfer.memory.size()) return Result<>();
+    if (goes_on) {
+      operation.retries = 0;
+      return std::nullopt;
+    }
+  }
+  const bool at_end = answer >= 0 && operation.kind == Operation::Kind::kRead;
+  if (at_end) return ends_early(operation, path);
+  if (++operation.retries <= kRetriesMax) return std::nullopt;
+  return system_error(operation, path, busy ? static_cast<int>(-answer) : EIO);
+}
 
 Error system_error(const Operation& operation, const std::string& path, int error_number) {
   const bool full = error_number == ENOSPC || error_number == EDQUOT;

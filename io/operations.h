@@ -10,6 +10,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "io/ring.h"
@@ -25,10 +28,11 @@ class Operation final : public ListNode<Operation> {
 
   Operation(Kind what, Transfer how) : kind(what), transfer(std::move(how)) {}
   bool abandoned() const { return waiter_ == nullptr; }
+  std::span<std::byte> rest() const { return transfer.memory.subspan(moved); }
 
   const Kind kind;
   const Transfer transfer;
-  size_t moved = 0;      // bytes of it that are done
+  size_t moved = 0;      // bytes of it that are done; whole sectors
   uint32_t retries = 0;  // since bytes moved last
   uint32_t slot = 0;     // the ring's own
 
@@ -79,6 +83,10 @@ class Operations {
   uint32_t open_ = 0;
   std::vector<std::unique_ptr<Resumer>> drainers_;
 };
+
+// Takes in what the system answered: bytes moved, or a negative errno. Empty: what is left is to be
+// tried again (a short transfer, EINTR, EAGAIN). Case S6.
+std::optional<Result<>> take_answer(Operation& operation, const std::string& path, int64_t answer);
 
 // "kind PATH at OFFSET" and why, for the messages of kIo and kResourceExhausted.
 Error system_error(const Operation& operation, const std::string& path, int error_number);

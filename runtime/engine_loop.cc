@@ -86,8 +86,11 @@ void EngineLoop::empty_mailbox() {
 }
 
 void EngineLoop::collect() {
-  parker_.poll();
   if (mail_.load(std::memory_order_relaxed)) empty_mailbox();
+  // With nothing to run, park() delivers what happened, by the same call that waits. What has
+  // happened comes before the timers that limit it.
+  const auto next = timers_.next();
+  if (local_.first != nullptr || (next && *next <= clock_.now())) parker_.poll();
   fire_timers();
 }
 

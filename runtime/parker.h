@@ -13,8 +13,8 @@ class Parker {
   // Blocks until wake() was called since the last park() or poll() returned, something else that
   // this parker watches has happened, or `timeout` is over; may return early. Loop's thread.
   virtual void park(std::optional<std::chrono::nanoseconds> timeout) = 0;
-  // Delivers what happened outside without blocking; called once per turn of a busy loop. Loop's
-  // thread.
+  // Delivers what happened outside without blocking; called once per turn of a busy loop; an idle
+  // one parks. Loop's thread.
   virtual void poll() {}
   // Ends the park() that runs, or the next one. Any thread.
   virtual void wake() = 0;

@@ -6,7 +6,7 @@
 
 #include "cache/kv_cache.h"
 #include "cache/lru_policy.h"
-#include "io/make_parker.h"
+#include "io/make_ring.h"
 #include "runtime/check.h"
 #include "runtime/engine_loop.h"
 #include "scheduler/pools.h"

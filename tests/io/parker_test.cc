@@ -9,8 +9,8 @@
 #include <memory>
 #include <thread>
 
-#include "io/make_parker.h"
-#include "io/ring_parker.h"
+#include "io/make_ring.h"
+#include "io/uring_parker.h"
 #include "runtime/engine_loop.h"
 #include "runtime/eventfd_parker.h"
 #include "tests/sim/refuse_io_uring.h"
@@ -22,7 +22,7 @@ using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
 std::unique_ptr<Parker> ring() {
-  auto made = RingParker::create();
+  auto made = UringParker::create();
   if (!made) return nullptr;
   return std::move(*made);
 }
