@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -63,9 +64,10 @@ struct BlockStoreOptions {
   std::string directory;             // must exist
   uint64_t bytes = 0;                // of the whole file set, index included; never more on disk
   std::vector<uint32_t> slot_bytes;  // size classes, ascending multiples of kSectorBytes
-  uint32_t page_tokens = 16;
+  uint32_t page_tokens = 16;         // of the usual page: sizes the index
   std::chrono::nanoseconds read_deadline = std::chrono::seconds(2);
   std::chrono::nanoseconds write_deadline = std::chrono::seconds(10);
+  std::optional<uint64_t> seed;  // of ids and secret, for simulations that replay; else random
 };
 
 struct BlockStoreStats {
@@ -84,6 +86,8 @@ class BlockStore {
   // fresh store, with the old file kept aside and a line in the log (case S14). Fails with
   // kUnavailable when another process has it (case S12), kResourceExhausted when the disk has no
   // room for `bytes`, kInvalidArgument when `bytes` holds no page. `loop` and `ring` outlive it.
+  // A store of another size is resized; pages beyond a smaller end are lost. Where the disk cannot
+  // be written the store opens read-only, if there is one.
   static Task<Result<std::unique_ptr<BlockStore>>> open(BlockStoreOptions options, EngineLoop& loop,
                                                         Ring& ring);
   virtual ~BlockStore() = default;  // REQUIRES: close() has ended
@@ -96,8 +100,10 @@ class BlockStore {
   virtual void for_each(const std::function<void(const StoredPage&)>& visit) const = 0;
 
   // Stores a page and returns when it is visible. Pages put at the same time share their flush and
-  // lie next to each other. `owner` keeps the payload (ring.h). kResourceExhausted: no slot of its
-  // size is free (erase something), or the disk is full.
+  // lie next to each other. What `name` points to is valid until put() returns; `owner` keeps the
+  // payload (ring.h). kResourceExhausted: no slot of its size is free (erase something: a put waits
+  // for slots of erased pages), or the disk is full. kInvalidArgument: no class holds the payload.
+  // kIo, kDeadlineExceeded: not stored. After any error the page is not and will not be visible.
   virtual Task<Result<StoredPage>> put(PageName name, PagePayload payload,
                                        std::shared_ptr<void> owner, StopFlag& stop) = 0;
   // Reads and verifies. `to` has stored_bytes. Any error is a miss; kCorrupt and repeated errors

@@ -1,0 +1,278 @@
+#include "io/page_index.h"
+
+#include <xxhash.h>
+
+#include <algorithm>
+
+#include "runtime/check.h"
+
+namespace spillway::io {
+namespace {
+
+using State = IndexedPage::State;
+
+uint32_t units_of(uint64_t bytes) {
+  return static_cast<uint32_t>((bytes + kUnitBytes - 1) / kUnitBytes);
+}
+
+std::vector<uint32_t> class_units(const std::vector<uint32_t>& slot_bytes) {
+  std::vector<uint32_t> units;
+  for (const uint32_t bytes : slot_bytes) units.push_back(units_of(bytes));
+  return units;
+}
+
+}  // namespace
+
+PageIndex::PageIndex(const Geometry& geometry, const uint64_t (&store_id)[2],
+                     const std::vector<uint32_t>& slot_bytes, uint32_t page_tokens)
+    : store_id_{store_id[0], store_id[1]},
+      page_record_bytes_(IndexPacker::page_record_bytes(page_tokens)),
+      // A record starts a new block only where it does not fit: any two neighbouring blocks hold
+      // more than one block's room. So half of a region's room always suffices.
+      index_bytes_max_(geometry.region_blocks() / 2 * kIndexBlockRoom),
+      space_(geometry.area_units(), class_units(slot_bytes)) {}
+
+bool PageIndex::has_class(uint64_t payload_bytes) const {
+  return payload_bytes > 0 && space_.class_of(units_of(payload_bytes)).has_value();
+}
+
+uint64_t PageIndex::free_slots(uint32_t payload_bytes) const {
+  const auto size_class = space_.class_of(units_of(payload_bytes));
+  if (!size_class) return 0;
+  const uint64_t records =
+      (index_bytes_max_ - std::min(index_bytes_max_, index_bytes_)) / page_record_bytes_;
+  return std::min(space_.free_slots(*size_class), records);
+}
+
+IndexedSpace* PageIndex::space_named(std::string_view identity) {
+  const auto found = spaces_.find(identity);
+  if (found != spaces_.end()) return found->second.get();
+  auto space = std::make_unique<IndexedSpace>();
+  space->id = next_space_id_++;
+  space->identity = identity;
+  const XXH128_hash_t hash = XXH3_128bits(identity.data(), identity.size());
+  space->hash[0] = hash.low64;
+  space->hash[1] = hash.high64;
+  IndexedSpace* added = space.get();
+  spaces_.emplace(added->identity, std::move(space));
+  return added;
+}
+
+IndexedPage* PageIndex::add(const PageName& name, const PagePayload& payload, uint64_t generation) {
+  CHECK(name.space.size() <= kSpaceBytesMax);
+  CHECK(name.tokens.size() <= kSlotTokensMax);
+  const auto size_class = space_.class_of(units_of(payload.bytes.size()));
+  CHECK(size_class.has_value());
+  uint64_t record_bytes = IndexPacker::page_record_bytes(name.tokens.size());
+  const auto known = spaces_.find(name.space);
+  if (known == spaces_.end() || known->second->pages == 0) {
+    record_bytes += IndexPacker::space_record_bytes(name.space.size());
+  }
+  if (!index_has_room(record_bytes)) return nullptr;
+  const auto slot = space_.take(*size_class);
+  if (!slot) return nullptr;
+
+  auto page = std::make_unique<IndexedPage>();
+  page->slot = *slot;
+  page->units = space_.class_units(*size_class);
+  page->generation = generation;
+  std::copy(name.key.begin(), name.key.end(), page->key);
+  std::copy(name.parent.begin(), name.parent.end(), page->parent);
+  page->position = name.position;
+  page->group = name.group;
+  page->codec = payload.codec;
+  page->encoded_bytes = payload.encoded_bytes;
+  page->stored_bytes = static_cast<uint32_t>(payload.bytes.size());
+  page->space = space_named(name.space);
+  page->tokens.assign(name.tokens.begin(), name.tokens.end());
+  page->checksum = checksum(*page, payload.bytes);
+  IndexedPage* added = page.get();
+  enter(std::move(page));
+  return added;
+}
+
+bool PageIndex::restore(std::unique_ptr<IndexedPage> page, const IndexedSpace& space) {
+  uint64_t record_bytes = IndexPacker::page_record_bytes(page->tokens.size());
+  const auto known = spaces_.find(space.identity);
+  if (known == spaces_.end()) {
+    record_bytes += IndexPacker::space_record_bytes(space.identity.size());
+  }
+  if (!index_has_room(record_bytes)) return false;
+  if (!space_.claim(page->slot, page->units)) return false;
+  page->state = State::kLive;
+  page->space = space_named(space.identity);
+  ++live_;
+  enter(std::move(page));
+  return true;
+}
+
+void PageIndex::enter(std::unique_ptr<IndexedPage> page) {
+  index_bytes_ += IndexPacker::page_record_bytes(page->tokens.size());
+  if (page->space->pages++ == 0) {
+    index_bytes_ += IndexPacker::space_record_bytes(page->space->identity.size());
+  }
+  const uint32_t slot = page->slot;
+  const bool slot_was_free = pages_.emplace(slot, std::move(page)).second;
+  CHECK(slot_was_free);
+}
+
+IndexedPage* PageIndex::find(uint32_t slot, uint64_t generation) {
+  const auto found = pages_.find(slot);
+  if (found == pages_.end() || found->second->generation != generation) return nullptr;
+  return found->second.get();
+}
+
+IndexedPage* PageIndex::find_live(uint32_t slot, uint64_t generation) {
+  IndexedPage* page = find(slot, generation);
+  return page != nullptr && page->state == State::kLive ? page : nullptr;
+}
+
+IndexedPage* PageIndex::at_or_behind(uint64_t slot) {
+  if (slot > UINT32_MAX) return nullptr;
+  const auto found = pages_.lower_bound(static_cast<uint32_t>(slot));
+  return found == pages_.end() ? nullptr : found->second.get();
+}
+
+void PageIndex::publish(IndexedPage& page) {
+  CHECK(page.state == State::kWriting);
+  CHECK(page.flushed);
+  page.state = State::kLive;
+  ++live_;
+}
+
+void PageIndex::erase(IndexedPage& page) {
+  CHECK(page.state == State::kLive || page.state == State::kWriting);
+  if (page.state == State::kLive) --live_;
+  page.state = State::kErased;
+  ++leaving_;
+}
+
+void PageIndex::bury(IndexedPage& page) {
+  CHECK(page.state == State::kErased);
+  page.state = State::kGone;
+  free_if_idle(page);
+}
+
+void PageIndex::drop(IndexedPage& page) {
+  CHECK(page.state == State::kWriting);
+  page.state = State::kGone;
+  ++leaving_;
+  free_if_idle(page);
+}
+
+void PageIndex::unpin(IndexedPage& page) {
+  CHECK(page.operations > 0);
+  --page.operations;
+  free_if_idle(page);
+}
+
+void PageIndex::free_if_idle(IndexedPage& page) {
+  if (page.state != State::kGone || page.operations > 0) return;
+  space_.release(page.slot, page.units);
+  index_bytes_ -= IndexPacker::page_record_bytes(page.tokens.size());
+  CHECK(page.space->pages > 0);
+  if (--page.space->pages == 0) {
+    index_bytes_ -= IndexPacker::space_record_bytes(page.space->identity.size());
+    if (page.space->recorded_in == 0) spaces_.erase(page.space->identity);
+  }
+  --leaving_;
+  ++freed_;
+  pages_.erase(page.slot);
+}
+
+uint64_t PageIndex::checksum(const IndexedPage& page, std::span<const std::byte> bytes) const {
+  PageIdentity identity{};
+  std::copy_n(store_id_, 2, identity.store_id);
+  identity.generation = page.generation;
+  std::copy_n(page.key, 2, identity.key);
+  std::copy_n(page.parent, 2, identity.parent);
+  std::copy_n(page.space->hash, 2, identity.space_hash);
+  identity.tokens_hash =
+      XXH3_64bits(page.tokens.data(), page.tokens.size() * sizeof(page.tokens[0]));
+  identity.slot = page.slot;
+  identity.position = page.position;
+  identity.group = page.group;
+  identity.codec = page.codec;
+  identity.encoded_bytes = page.encoded_bytes;
+  identity.stored_bytes = page.stored_bytes;
+  const uint64_t seed = XXH3_64bits(&identity, sizeof identity);
+  return XXH3_64bits_withSeed(bytes.data(), bytes.size(), seed);
+}
+
+StoredPage PageIndex::stored_page(const IndexedPage& page) {
+  StoredPage stored;
+  stored.slot = SlotId{page.slot};
+  stored.generation = page.generation;
+  stored.name.space = page.space->identity;
+  std::copy_n(page.key, 2, stored.name.key.begin());
+  std::copy_n(page.parent, 2, stored.name.parent.begin());
+  stored.name.position = page.position;
+  stored.name.group = page.group;
+  stored.name.tokens = page.tokens;
+  stored.codec = page.codec;
+  stored.encoded_bytes = page.encoded_bytes;
+  stored.stored_bytes = page.stored_bytes;
+  return stored;
+}
+
+void PageIndex::pack(const IndexedPage& page, IndexPacker& into, uint64_t snapshot_id) const {
+  if (page.space->recorded_in != snapshot_id) {
+    into.add_space(page.space->id, page.space->identity);
+    page.space->recorded_in = snapshot_id;
+  }
+  PageRecord record{};
+  record.space = page.space->id;
+  record.slot = page.slot;
+  record.slot_units = page.units;
+  record.generation = page.generation;
+  std::copy_n(page.key, 2, record.key);
+  std::copy_n(page.parent, 2, record.parent);
+  record.position = page.position;
+  record.group = page.group;
+  record.codec = page.codec;
+  record.encoded_bytes = page.encoded_bytes;
+  record.stored_bytes = page.stored_bytes;
+  into.add_page(record, page.checksum, page.tokens);
+}
+
+void PageIndex::forget_unused_spaces() {
+  std::erase_if(spaces_, [](const auto& entry) { return entry.second->pages == 0; });
+}
+
+std::string PageIndex::check_integrity() const {
+  if (auto wrong = space_.check_integrity(); !wrong.empty()) return wrong;
+  uint64_t units = 0, live = 0, leaving = 0, index_bytes = 0, end = 0;
+  std::map<const IndexedSpace*, uint64_t> pages_in;
+  for (const auto& [slot, page] : pages_) {
+    if (page->slot != slot) return "a page is filed under another slot";
+    if (slot < end) return "two pages share a unit";
+    end = uint64_t{slot} + page->units;
+    if (end > space_.units()) return "a page lies beyond the end";
+    if (page->stored_bytes > uint64_t{page->units} * kUnitBytes) return "a page exceeds its slot";
+    if (page->state == State::kGone && page->operations == 0) return "an idle page was not freed";
+    units += page->units;
+    live += page->state == State::kLive ? 1 : 0;
+    leaving += page->state == State::kErased || page->state == State::kGone ? 1 : 0;
+    index_bytes += IndexPacker::page_record_bytes(page->tokens.size());
+    ++pages_in[page->space];
+  }
+  if (units + space_.free_units() != space_.units()) return "used and free units are not all units";
+  if (live != live_) return "the count of visible pages is wrong";
+  if (leaving != leaving_) return "the count of leaving pages is wrong";
+  for (const auto& [identity, space] : spaces_) {
+    const auto found = pages_in.find(space.get());
+    if (space->pages != (found == pages_in.end() ? 0 : found->second)) {
+      return "a namespace's count of pages is wrong";
+    }
+    if (space->pages > 0) {
+      index_bytes += IndexPacker::space_record_bytes(identity.size());
+    }
+    pages_in.erase(space.get());
+  }
+  if (!pages_in.empty()) return "a page names a namespace that is not there";
+  if (index_bytes != index_bytes_) return "the index's size is wrong";
+  if (index_bytes > index_bytes_max_) return "the index is larger than a snapshot may be";
+  return "";
+}
+
+}  // namespace spillway::io
