@@ -4,9 +4,11 @@
 #include <linux/magic.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
@@ -95,21 +97,19 @@ Result<std::shared_ptr<DiskFile>> DiskFile::open(const std::string& path, OpenOp
 }
 
 // flock() keeps others out, other opens of this process too; the record lock beside it tells them
-// our pid. After a kill -9 the kernel may hold the file for the dying ring a little longer than the
-// process: nobody has the record lock then, and we wait.
+// our pid. An owner that was killed takes a moment to die, and the kernel may hold its file for the
+// dying ring a little longer: so a lock that is taken is tried again for a second.
 Result<> DiskFile::lock() {
   constexpr auto kPause = std::chrono::milliseconds(5);
   constexpr int kTries = 200;
   for (int i = 0; flock(fd_, LOCK_EX | LOCK_NB) != 0; ++i) {
-    if (errno == EINTR) continue;
-    if (errno != EWOULDBLOCK) return failed("locking", path_, errno);
-    if (const pid_t owner = lock_owner(fd_); owner > 0) {
-      return Error{ErrorCode::kUnavailable,
-                   path_ + " is in use by process " + std::to_string(owner)};
-    }
+    if (errno != EWOULDBLOCK && errno != EINTR) return failed("locking", path_, errno);
     if (i == kTries) {
+      const pid_t owner = lock_owner(fd_);
       return Error{ErrorCode::kUnavailable,
-                   path_ + " is in use: by this process, or by one in another container"};
+                   path_ + " is in use by " +
+                       (owner > 0 ? "process " + std::to_string(owner)
+                                  : "this process, or by one in another container")};
     }
     std::this_thread::sleep_for(kPause);
   }
@@ -136,25 +136,41 @@ uint64_t DiskFile::size() const {
 }
 
 Result<> DiskFile::allocate(uint64_t bytes) {
+  struct stat of{};
+  CHECK(fstat(fd_, &of) == 0);
   const auto length = static_cast<off_t>(bytes);
-  if (size() > bytes && ftruncate(fd_, length) != 0) return failed("shortening", path_, errno);
-  if (bytes == 0) return {};
-  int error_number = 0;
-  do {
-    error_number = fallocate(fd_, 0, 0, length) == 0 ? 0 : errno;
-  } while (error_number == EINTR);
-  if (error_number == EOPNOTSUPP) {  // then by writing, which O_DIRECT would refuse
-    const int buffered = ::open(path_.c_str(), O_RDWR | O_CLOEXEC);
-    if (buffered < 0) return failed("opening", path_, errno);
-    error_number = posix_fallocate(buffered, 0, length);
-    close(buffered);
+  if (of.st_size > length && ftruncate(fd_, length) != 0) {
+    return failed("shortening", path_, errno);
   }
-  if (error_number != 0) {
-    return failed(("reserving " + std::to_string(bytes) + " bytes for").c_str(), path_,
-                  error_number);
+  if (bytes == 0) return {};
+  const std::string doing = "reserving " + std::to_string(bytes) + " bytes for";
+  // Asked first: a reservation that fails half way has filled the disk for everyone meanwhile.
+  struct statvfs disk{};
+  const auto reserved = static_cast<uint64_t>(of.st_blocks) * 512;
+  if (fstatvfs(fd_, &disk) == 0 && bytes > reserved &&
+      bytes - reserved > uint64_t{disk.f_bavail} * disk.f_frsize) {
+    return failed(doing.c_str(), path_, ENOSPC);
+  }
+  if (const int error_number = reserve(length); error_number != 0) {
+    (void)!ftruncate(fd_, std::min(of.st_size, length));  // gives back what it had got
+    return failed(doing.c_str(), path_, error_number);
   }
   if (fsync(fd_) != 0) return failed("flushing", path_, errno);
   return {};
+}
+
+int DiskFile::reserve(int64_t bytes) {
+  int error_number = 0;
+  do {
+    error_number = fallocate(fd_, 0, 0, bytes) == 0 ? 0 : errno;
+  } while (error_number == EINTR);
+  if (error_number != EOPNOTSUPP) return error_number;
+  // Then by writing, which O_DIRECT would refuse.
+  const int buffered = ::open(path_.c_str(), O_RDWR | O_CLOEXEC);
+  if (buffered < 0) return errno;
+  error_number = posix_fallocate(buffered, 0, bytes);
+  close(buffered);
+  return error_number;
 }
 
 Result<> rename_file(const std::string& from, const std::string& to) {

@@ -36,6 +36,7 @@ class DiskFile final : public File {
   DiskFile(int fd, std::string path, bool direct)
       : fd_(fd), path_(std::move(path)), direct_(direct) {}
   Result<> lock();
+  int reserve(int64_t bytes);  // returns an errno, or 0
 
   const int fd_;
   const std::string path_;

@@ -40,7 +40,8 @@ class File {
 
 struct OpenOptions {
   bool create = false;  // with mode 0600, if it is not there
-  // Taken for this process alone. kUnavailable, naming the owner's pid, when another has it (S12).
+  // Taken for this process alone. kUnavailable, naming the owner's pid, when another has it and
+  // keeps it for a second (S12).
   bool lock = false;
 };
 
@@ -63,7 +64,7 @@ struct RingStats {
 
 class Ring {
  public:
-  virtual ~Ring() = default;  // REQUIRES: drained
+  virtual ~Ring() = default;  // REQUIRES: drained, and its files closed
 
   // Management calls block and are for start-up and tools. Errors are kIo with the path in the
   // message, kNotFound for a file that is not there, or as OpenOptions says.
