@@ -33,6 +33,7 @@ KvCache::KvCache(KvCacheOptions options, std::unique_ptr<EvictionPolicy> policy)
 KvCache::~KvCache() {
   CHECK(sequences_.empty());
   sessions_.clear();
+  pinned_.clear();
 }
 
 uint32_t KvCache::page_tokens() const { return options_.groups.front().layout.page_tokens; }
@@ -260,10 +261,32 @@ void KvCache::hold_session(std::string_view session, const Lease& path) {
     std::erase_if(sessions_, [](const auto& held) { return held.second.empty(); });
     if (sessions_.size() >= options_.sessions_max) return;
   }
-  sessions_[std::move(name)] = tree_->soften(path);
+  sessions_[std::move(name)] = tree_->soften(path, LeaseKind::kSession);
 }
 
 void KvCache::end_session(std::string_view session) { sessions_.erase(std::string(session)); }
+
+bool KvCache::pin_prefix(std::string_view name, const PromptKeys& keys,
+                         std::span<const TokenId> tokens) {
+  if (tokens.empty() || !options_.prefix_caching) return false;
+  CHECK(keys.tokens == tokens.size());
+  const uint32_t pages_max = static_cast<uint32_t>(tokens.size() / page_tokens());
+  const PrefixTree::Point found = tree_->match(keys, tokens, pages_max).usable;
+  if (found.end == 0) return false;
+  std::erase_if(pinned_, [](const auto& pinned) { return pinned.second.empty(); });
+  const std::string key(name);
+  uint64_t pages = found.end;
+  for (const auto& [other, lease] : pinned_) {
+    if (other != key) pages += lease.end();
+  }
+  if (static_cast<double>(pages) > options_.pinned_share_max * pools_.front().capacity()) {
+    return false;
+  }
+  pinned_[key] = tree_->keep(found);
+  return true;
+}
+
+void KvCache::unpin_prefix(std::string_view name) { pinned_.erase(std::string(name)); }
 
 uint64_t KvCache::clear() { return tree_->clear(); }
 
@@ -284,7 +307,12 @@ KvCacheStats KvCache::stats() const {
     stats.groups.push_back(group);
   }
   stats.sequences = static_cast<uint32_t>(sequences_.size());
-  stats.sessions = tree_->soft_leases();
+  stats.sessions = tree_->session_leases();
+  for (const auto& [name, lease] : pinned_) {
+    if (lease.empty()) continue;
+    ++stats.pinned_prefixes;
+    stats.pinned_prefix_pages += lease.end();
+  }
   stats.tree_nodes = tree_->node_count();
   stats.tree_namespaces = tree_->space_count();
   stats.remapped_pages = tree_->remapped_pages();

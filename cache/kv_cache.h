@@ -51,6 +51,8 @@ struct KvCacheOptions {
   bool prefix_caching = true;
   uint64_t secret = 0;               // random per process; fixed in tests
   uint32_t sessions_max = 1u << 16;  // further hold_session() are ignored
+  // Of the full group's pages, the most that pinned prefixes may cover.
+  double pinned_share_max = 0.25;
   KeyMode key_mode = KeyMode::kHash;
 };
 
@@ -64,6 +66,7 @@ struct GroupStats {  // of one layer group; pages
 struct KvCacheStats {
   std::vector<GroupStats> groups;
   uint32_t sequences = 0, sessions = 0;
+  uint32_t pinned_prefixes = 0, pinned_prefix_pages = 0;
   uint64_t tree_nodes = 0, tree_namespaces = 0;
   uint64_t remapped_pages = 0;  // computed twice and given back: another sequence was first (K9)
 };
@@ -119,12 +122,20 @@ class KvCache {
   void release(std::unique_ptr<Sequence> sequence, std::string_view session = {});
   void end_session(std::string_view session);
 
+  // Keeps what is cached of `tokens` until unpin_prefix() or clear(), in place of what `name` had:
+  // pages that go after all others of their tenant (but do go before a request would fail, or
+  // another tenant lose its share). False, and nothing has changed: nothing of it is cached, or
+  // pins would cover more than pinned_share_max.
+  bool pin_prefix(std::string_view name, const PromptKeys& keys, std::span<const TokenId> tokens);
+  void unpin_prefix(std::string_view name);
+
   // Keeps the window pages before `position` (rounded down to a page) when the sequence passes it,
   // so that other prompts can branch there. Prompt ends, turn ends and forks of the tree that a
   // prompt ran into are kept anyway. REQUIRES: position >= sequence.size().
   void keep_breakpoint(Sequence& sequence, uint32_t position);
 
-  // Drops every cached page that no sequence holds, sessions' as well. Returns how many.
+  // Drops every cached page that no sequence holds, sessions' and pinned ones as well. Returns how
+  // many.
   uint64_t clear();
 
   KvCacheStats stats() const;
@@ -151,6 +162,7 @@ class KvCache {
   std::unique_ptr<PrefixTree> tree_;
   std::vector<Sequence*> sequences_;
   std::unordered_map<std::string, Lease> sessions_;  // soft leases; empty ones are swept up
+  std::unordered_map<std::string, Lease> pinned_;    // as well
 };
 
 }  // namespace spillway::cache

@@ -1,12 +1,14 @@
 // A hold on a path of the prefix tree, from the root to the end of one of its pages.
 //
 // A pinning lease keeps every page it covers where it is: in full groups the whole path, in window
-// groups the pages from first(group) on. A soft lease (a session's) pins nothing: its pages are
-// evicted after all others, and it grows shorter with them until it is empty.
+// groups the pages from first(group) on. A soft lease (a session's, or a prefix's that is to be
+// kept) pins nothing: its pages are evicted after others, and it grows shorter with them until it
+// is empty.
 //
 // Made, advanced and ended by the tree; a lease that dies ends itself. Engine thread only.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "cache/page_counts.h"
@@ -16,7 +18,9 @@ namespace spillway::cache {
 class PrefixTree;
 struct Node;
 
-enum class LeaseKind : uint8_t { kPin, kSoft };
+enum class LeaseKind : uint8_t { kPin, kSession, kKeep };
+inline constexpr size_t kLeaseKinds = 3;
+constexpr bool is_soft(LeaseKind kind) { return kind != LeaseKind::kPin; }
 
 class Lease {
  public:

@@ -1,27 +1,27 @@
-// The reference policy: the leaf whose last page was used least recently goes first. A binary heap
-// of the candidates; every operation is O(log leaves).
+// The reference policy: the page used least recently goes first. O(log candidates).
 #pragma once
 
-#include <vector>
-
 #include "cache/eviction_policy.h"
+#include "cache/fair_queue.h"
+#include "cache/tenant_shares.h"
 
 namespace spillway::cache {
 
 class LruPolicy final : public EvictionPolicy {
  public:
-  void add(EvictionCandidate& leaf) override;
-  void update(EvictionCandidate& leaf) override;
-  void remove(EvictionCandidate& leaf) override;
-  EvictionCandidate* victim() override;
-  uint32_t size() const override;
+  PageMemory admit(uint64_t key, uint32_t tenant, uint64_t now) override;
+  void found(const PageMemory&, uint32_t, uint64_t) override {}
+  void used(uint64_t, uint64_t, uint32_t) override {}
+  void gone(const EvictionCandidate& page) override { shares_.discharge(page.tenant); }
+  void add(EvictionCandidate& page) override;
+  void update(EvictionCandidate& page) override;
+  void remove(EvictionCandidate& page) override { queue_.remove(page); }
+  EvictionCandidate* victim() override { return queue_.front(); }
+  uint32_t size() const override { return queue_.size(); }
 
  private:
-  void place(EvictionCandidate* leaf, uint32_t index);
-  void sift_up(uint32_t index);
-  void sift_down(uint32_t index);
-
-  std::vector<EvictionCandidate*> heap_;  // heap_[0] goes first
+  TenantShares shares_;
+  FairQueue queue_{shares_};
 };
 
 }  // namespace spillway::cache

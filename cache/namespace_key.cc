@@ -24,6 +24,7 @@ Namespace make_namespace(const NamespaceName& name, uint64_t secret) {
   append_part(space.identity, name.fingerprint);
   append_part(space.identity, name.tenant);
   append_part(space.identity, name.cache_salt);
+  space.tenant = name.tenant;
   space.seed = XXH3_64bits_withSeed(space.identity.data(), space.identity.size(), secret);
   return space;
 }

@@ -30,7 +30,8 @@ struct NamespaceName {
 struct Namespace {
   // Each part with its length before it, so that no two names give one identity (case I1).
   std::string identity;
-  uint64_t seed = 0;  // of the page keys; unpredictable without the secret
+  std::string tenant;  // part of the identity; who the pages count for (tenant_shares.h)
+  uint64_t seed = 0;   // of the page keys; unpredictable without the secret
 };
 
 // `secret` is the process's (or the store's) own: with it unknown, nobody can make keys collide.

@@ -114,9 +114,32 @@ Space& PrefixTree::space_of(const Namespace& name) {
   if (space == nullptr) {
     space = std::make_unique<Space>();
     space->name = name;
+    space->tenant = number_tenant(name.tenant);
     space->root.space = space.get();
   }
   return *space;
+}
+
+// Numbers are small and used again, so that policies can keep what they know in vectors.
+uint32_t PrefixTree::number_tenant(const std::string& name) {
+  const auto [at, is_new] = tenants_.try_emplace(name);
+  TenantNumber& tenant = at->second;
+  if (is_new && free_tenant_numbers_.empty()) {
+    tenant.number = static_cast<uint32_t>(tenants_.size() - 1);
+  } else if (is_new) {
+    tenant.number = free_tenant_numbers_.back();
+    free_tenant_numbers_.pop_back();
+  }
+  ++tenant.spaces;
+  return tenant.number;
+}
+
+void PrefixTree::forget_tenant(const std::string& name) {
+  const auto at = tenants_.find(name);
+  CHECK(at != tenants_.end());
+  if (--at->second.spaces > 0) return;
+  free_tenant_numbers_.push_back(at->second.number);
+  tenants_.erase(at);
 }
 
 uint32_t PrefixTree::chain_length(const Node& parent, const PageKey& key) const {
@@ -166,7 +189,6 @@ void PrefixTree::split(Node& node, uint32_t at) {
   upper.start = node.start;
   upper.tokens.assign(node.tokens.begin(), node.tokens.begin() + cut_tokens);
   upper.entries.assign(node.entries.begin(), node.entries.begin() + pages);
-  upper.last_use = upper.entries.back().last_use;
   node.tokens.erase(node.tokens.begin(), node.tokens.begin() + cut_tokens);
   node.entries.erase(node.entries.begin(), node.entries.begin() + pages);
   node.start = at;
@@ -196,16 +218,19 @@ Node* PrefixTree::next_entry(Lease& lease, std::span<const TokenId> tokens, cons
   Node& node = *lease.node_;
   if (position < node.end()) {
     const size_t offset = size_t{position - node.start} * page_tokens_;
-    if (same_tokens(node.tokens.data() + offset, tokens.data(), 1)) return &node;
+    if (same_tokens(node.tokens.data() + offset, tokens.data(), 1)) {
+      ++node.at(position).uses;
+      return &node;
+    }
     split(node, position);  // the lease now ends in the upper half
   } else if (Node* child = find_child(node, key, tokens.data()); child != nullptr) {
+    ++child->entries.front().uses;
     return child;
   }
   Node& parent = *lease.node_;
   Node* grows = &parent;
   Entry entry;
   entry.key = key;
-  entry.last_use = tick_;
   const bool is_open_leaf = parent.parent != nullptr && parent.first_child == nullptr;
   if (!is_open_leaf) {
     if (chain_length(parent, key) >= kChainMax) return nullptr;
@@ -214,9 +239,14 @@ Node* PrefixTree::next_entry(Lease& lease, std::span<const TokenId> tokens, cons
     grows->start = position;
     ++node_count_;
   }
+  if (!parent.space->transient) {
+    const PageMemory known = policy_.admit(key.low, parent.space->tenant, tick_);
+    entry.last_use = known.last_use;
+    entry.uses = known.uses;
+  }
+  ++entry.uses;
   grows->tokens.insert(grows->tokens.end(), tokens.begin(), tokens.end());
   grows->entries.push_back(entry);
-  grows->last_use = tick_;
   if (!is_open_leaf) attach_child(parent, *grows);
   return grows;
 }

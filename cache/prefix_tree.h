@@ -71,7 +71,8 @@ class PrefixTree {
   Lease pin(const Namespace& space, const Point& point);
   Lease pin_transient();  // at a root of its own
   Lease pin_again(const Lease& other);
-  Lease soften(const Lease& other);  // a soft lease on the same path
+  Lease soften(const Lease& other, LeaseKind kind);  // a soft lease on the same path
+  Lease keep(const Point& point);  // a soft lease on a path that match() has just returned
 
   // Advances a pinning lease by one page with these tokens. `pages` are writable and become the
   // tree's, or are released where the tree has one; then `pages` holds the tree's, pinned by the
@@ -92,7 +93,7 @@ class PrefixTree {
   uint64_t version() const { return version_; }
   uint64_t node_count() const { return node_count_; }
   uint64_t space_count() const { return spaces_.size(); }
-  uint32_t soft_leases() const { return soft_leases_; }  // that are not empty
+  uint32_t session_leases() const { return session_leases_; }  // that are not empty
   uint64_t remapped_pages() const { return remapped_pages_; }
   uint64_t evicted_pages(uint32_t group) const { return evicted_pages_[group]; }
 
@@ -129,6 +130,8 @@ class PrefixTree {
   Node* next_entry(Lease& lease, std::span<const TokenId> tokens, const PageKey& key);
   void adopt_page(Entry& entry, uint32_t group, WindowPages::Place place, PageId& ours);
   Space& space_of(const Namespace& name);
+  uint32_t number_tenant(const std::string& name);
+  void forget_tenant(const std::string& name);
 
   // tree_leases.cc: leases, pins, windows
   // Calls visit(entry) for the positions end - 1 down to `first`. `node` holds page end - 1.
@@ -142,6 +145,9 @@ class PrefixTree {
   void add_to_list(Lease& lease, Node& node);
   void remove_from_list(Lease& lease);
   Lease pin_at(Node& node, uint32_t end, const PageCounts& first);
+  Lease soften_at(Node& node, uint32_t end, LeaseKind kind);
+  void count_found(const Point& point);
+  void mark_used(Node& node, uint32_t end);
   void link(Lease& lease, Node& node, uint32_t end);
   void unlink(Lease& lease);
   void drop(Lease& lease);
@@ -153,6 +159,7 @@ class PrefixTree {
   // tree_eviction.cc: what goes
   bool may_go(const Node& node) const;
   bool is_bare(const Entry& entry) const;
+  void describe(Node& leaf) const;
   void settle(Node* node);
   Node* trim(Node& node);
   void release_page(Entry& entry, uint32_t group);
@@ -165,11 +172,16 @@ class PrefixTree {
   std::vector<WindowPages> windows_;  // [group]; unused in full groups
   std::unordered_map<std::string, std::unique_ptr<Space>> spaces_;
   std::unordered_map<ChildRef, Node*, ChildRefHash> children_;  // head of the chain of equal keys
+  struct TenantNumber {
+    uint32_t number = 0, spaces = 0;
+  };
+  std::unordered_map<std::string, TenantNumber> tenants_;  // that have a space
+  std::vector<uint32_t> free_tenant_numbers_;
   uint64_t tick_ = 0;
   uint64_t version_ = 0;
   uint64_t node_count_ = 0;  // roots not counted
   uint64_t transient_count_ = 0;
-  uint32_t soft_leases_ = 0;
+  uint32_t session_leases_ = 0;
   uint64_t remapped_pages_ = 0;
   std::array<uint64_t, kGroupsMax> evicted_pages_{};
 };

@@ -28,7 +28,9 @@ class TreeCheck {
     }
     if (nodes_ != tree_.node_count_) fail("the count of nodes is not what a recount gives");
     if (child_nodes_in_map() != nodes_) fail("the map of children misses or repeats a node");
-    if (soft_leases_ != tree_.soft_leases_) fail("the count of soft leases is not a recount's");
+    if (session_leases_ != tree_.session_leases_) {
+      fail("the count of sessions' leases is not a recount's");
+    }
     if (candidates_ != tree_.policy_.size()) fail("the policy knows other leaves than may go");
     for (uint32_t g = 0; g < tree_.groups_.size(); ++g) check_group(g);
     return problem_;
@@ -133,19 +135,30 @@ class TreeCheck {
   }
 
   void visit_leaf_state(const Node& node) {
-    const bool may_go = node.first_child == nullptr && node.entries.back().pin_leases == 0;
+    const bool may_go =
+        node.first_child == nullptr && node.entries.back().count(LeaseKind::kPin) == 0;
     if (node.candidate != may_go) fail("the policy knows of a leaf that may not go, or not of one");
     if (node.candidate) ++candidates_;
     if (may_go && node.space->transient) fail("a transient path outlives its lease");
     if (may_go && tree_.is_bare(node.entries.back())) fail("a leaf without pages was not dropped");
-    if (may_go && node.session != (node.entries.back().soft_leases > 0)) {
-      fail("a leaf is wrongly marked as a session's");
-    }
+    if (may_go) check_description(node);
+  }
+
+  void check_description(const Node& leaf) {
+    const Entry& last = leaf.entries.back();
+    const bool held = last.has_soft_lease(), kept = last.count(LeaseKind::kKeep) > 0;
+    if ((leaf.hold != Hold::kNone) != held) fail("a leaf is wrongly marked as a session's");
+    if ((leaf.hold == Hold::kPinned) != kept) fail("a leaf is wrongly marked as kept");
+    const bool same = leaf.key == last.key.low && leaf.uses == last.uses &&
+                      leaf.last_use == last.last_use && leaf.depth_pages == leaf.end() &&
+                      leaf.tenant == leaf.space->tenant;
+    if (!same) fail("the policy was told something else of a leaf");
+    if (last.uses == 0) fail("a page was never used");
   }
 
   // Counts again what the leases that end in `node` pin, and how many end at each entry.
   void visit_leases(const Node& node) {
-    std::map<uint32_t, std::pair<uint32_t, uint32_t>> ends;  // position -> (pinning, soft)
+    std::map<uint32_t, std::array<uint32_t, kLeaseKinds>> ends;  // position -> [kind]
     for (const Lease* lease = node.leases; lease != nullptr; lease = lease->next_) {
       if (lease->node_ != &node) fail("a lease is in another node's list");
       const bool at_root = node.parent == nullptr && lease->end_ == 0;
@@ -153,15 +166,12 @@ class TreeCheck {
         fail("a lease ends outside its node");
         continue;
       }
-      const bool pins = lease->kind_ == LeaseKind::kPin;
-      if (!pins) ++soft_leases_;
-      if (!at_root) ++(pins ? ends[lease->end_ - 1].first : ends[lease->end_ - 1].second);
+      if (lease->kind_ == LeaseKind::kSession) ++session_leases_;
+      if (!at_root) ++ends[lease->end_ - 1][static_cast<size_t>(lease->kind_)];
       for (uint32_t g = 0; g < tree_.groups_.size(); ++g) count_lease(*lease, g);
     }
     for (uint32_t position = node.start; position < node.end(); ++position) {
-      const Entry& entry = node.at(position);
-      if (entry.pin_leases != ends[position].first) fail("pinning leases at an entry: wrong count");
-      if (entry.soft_leases != ends[position].second) fail("soft leases at an entry: wrong count");
+      if (node.at(position).leases != ends[position]) fail("leases at an entry: wrong count");
     }
   }
 
@@ -223,7 +233,7 @@ class TreeCheck {
   const PrefixTree& tree_;
   std::string problem_;
   uint64_t nodes_ = 0;
-  uint32_t candidates_ = 0, soft_leases_ = 0;
+  uint32_t candidates_ = 0, session_leases_ = 0;
   std::array<uint32_t, kGroupsMax> listed_{};
   std::vector<std::vector<bool>> seen_;      // [group][page]: in the tree
   std::vector<std::vector<uint32_t>> pins_;  // [group][page]: recounted

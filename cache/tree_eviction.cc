@@ -10,12 +10,25 @@ namespace spillway::cache {
 // page at which none ends is not pinned.
 bool PrefixTree::may_go(const Node& node) const {
   return node.parent != nullptr && node.first_child == nullptr &&
-         node.entries.back().pin_leases == 0;
+         node.entries.back().count(LeaseKind::kPin) == 0;
 }
 
 bool PrefixTree::is_bare(const Entry& entry) const {
   return std::all_of(entry.pages.begin(), entry.pages.end(),
                      [](PageId page) { return page == kNoPage; });
+}
+
+// Says of the leaf what the policy needs to know of its last page.
+void PrefixTree::describe(Node& leaf) const {
+  const Entry& last = leaf.entries.back();
+  leaf.key = last.key.low;
+  leaf.last_use = last.last_use;
+  leaf.uses = last.uses;
+  leaf.depth_pages = leaf.end();
+  leaf.tenant = leaf.space->tenant;
+  leaf.hold = last.count(LeaseKind::kKeep) > 0      ? Hold::kPinned
+              : last.count(LeaseKind::kSession) > 0 ? Hold::kSession
+                                                    : Hold::kNone;
 }
 
 // Brings the policy up to date about `node` after a change to it, and removes what is of no use any
@@ -30,9 +43,8 @@ void PrefixTree::settle(Node* node) {
     return;
   }
   const bool candidate = may_go(*node);
-  node->session = node->entries.back().soft_leases > 0;
-  node->depth_pages = node->end();
   if (candidate) {
+    describe(*node);
     node->candidate ? policy_.update(*node) : policy_.add(*node);
   } else if (node->candidate) {
     policy_.remove(*node);
@@ -44,6 +56,12 @@ void PrefixTree::settle(Node* node) {
 Node* PrefixTree::trim(Node& node) {
   CHECK(may_go(node));
   shorten_soft_leases(node);
+  if (node.candidate) policy_.remove(node);
+  node.candidate = false;
+  if (!node.space->transient) {
+    describe(node);
+    policy_.gone(node);
+  }
   Entry& tail = node.entries.back();
   for (uint32_t g = 0; g < groups_.size(); ++g) {
     if (tail.pages[g] != kNoPage) release_page(tail, g);
@@ -51,13 +69,10 @@ Node* PrefixTree::trim(Node& node) {
   if (node.entries.size() > 1) {
     node.entries.pop_back();
     node.tokens.resize(node.entries.size() * page_tokens_);
-    node.last_use = std::max(node.last_use, node.entries.back().last_use);
     return &node;
   }
   Node* parent = node.parent;
   CHECK(node.leases == nullptr);
-  parent->last_use = std::max(parent->last_use, node.last_use);
-  if (node.candidate) policy_.remove(node);
   detach_child(node);
   delete &node;
   --node_count_;
@@ -66,13 +81,13 @@ Node* PrefixTree::trim(Node& node) {
 
 // Soft leases that end at the leaf's last page end one page earlier, for that page is about to go.
 void PrefixTree::shorten_soft_leases(Node& node) {
-  if (node.entries.back().soft_leases == 0) return;
+  if (!node.entries.back().has_soft_lease()) return;
   const uint32_t end = node.end();
   Node* before = node.entries.size() > 1 ? &node : node.parent;
   for (Lease* lease = node.leases; lease != nullptr;) {
     Lease* next = lease->next_;
     if (lease->end_ == end) {
-      CHECK(lease->kind_ == LeaseKind::kSoft);
+      CHECK(is_soft(lease->kind_));
       soften_range(*lease, false);
       unlink(*lease);
       lease->first_.fill(end);  // without its last page the window is of no use to the session
@@ -134,6 +149,7 @@ uint64_t PrefixTree::clear() {
 void PrefixTree::erase_space_if_idle(Space& space) {
   if (space.root.first_child != nullptr || space.root.leases != nullptr) return;
   const std::string identity = space.name.identity;  // the map's own key dies with the entry
+  forget_tenant(space.name.tenant);
   spaces_.erase(identity);
 }
 

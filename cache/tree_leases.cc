@@ -51,18 +51,15 @@ void PrefixTree::link(Lease& lease, Node& node, uint32_t end) {
   lease.tree_ = this;
   lease.end_ = end;
   add_to_list(lease, node);
-  if (lease.kind_ == LeaseKind::kSoft) ++soft_leases_;
-  if (end == 0) return;
-  Entry& entry = node.at(end - 1);
-  ++(lease.kind_ == LeaseKind::kPin ? entry.pin_leases : entry.soft_leases);
+  if (lease.kind_ == LeaseKind::kSession) ++session_leases_;
+  if (end > 0) ++node.at(end - 1).leases[static_cast<size_t>(lease.kind_)];
 }
 
 void PrefixTree::unlink(Lease& lease) {
   remove_from_list(lease);
-  if (lease.kind_ == LeaseKind::kSoft) --soft_leases_;
+  if (lease.kind_ == LeaseKind::kSession) --session_leases_;
   if (lease.end_ > 0) {
-    Entry& entry = lease.node_->at(lease.end_ - 1);
-    uint32_t& leases = lease.kind_ == LeaseKind::kPin ? entry.pin_leases : entry.soft_leases;
+    uint32_t& leases = lease.node_->at(lease.end_ - 1).leases[static_cast<size_t>(lease.kind_)];
     CHECK(leases > 0);
     --leases;
   }
@@ -126,12 +123,14 @@ Lease PrefixTree::pin(const Namespace& space, const Point& point) {
   PageCounts first{};
   for (uint32_t g = 0; g < groups_.size(); ++g) first[g] = first_visible(g, point.end);
   if (point.node == nullptr) return pin_at(space_of(space).root, 0, first);
+  count_found(point);
   return pin_at(*point.node, point.end, first);
 }
 
 Lease PrefixTree::pin_transient() {
   // Shorter than any identity that make_namespace() gives: it can be nobody else's.
-  Namespace name{"transient " + std::to_string(transient_count_++), 0};
+  Namespace name;
+  name.identity = "transient " + std::to_string(transient_count_++);
   Space& space = space_of(name);
   space.transient = true;
   return pin_at(space.root, 0, {});
@@ -143,16 +142,58 @@ Lease PrefixTree::pin_again(const Lease& other) {
   return pin_at(*other.node_, other.end_, other.first_);
 }
 
-Lease PrefixTree::soften(const Lease& other) {
-  CHECK(other.tree_ == this);
-  CHECK(other.end_ > 0);
+// Each page that a request finds has been wanted once more. Neighbours mostly have one history.
+void PrefixTree::count_found(const Point& point) {
+  PageMemory history;
+  uint32_t pages = 0;
+  visit_path(point.node, point.end, 0, [&](Entry& entry) {
+    if (pages > 0 && (entry.uses != history.uses || entry.last_use != history.last_use)) {
+      policy_.found(history, pages, tick_);
+      pages = 0;
+    }
+    history = {entry.last_use, entry.uses++};
+    ++pages;
+  });
+  if (pages > 0) policy_.found(history, pages, tick_);
+}
+
+// A lease on the path has ended: that was the last use of all its pages.
+void PrefixTree::mark_used(Node& node, uint32_t end) {
+  ++tick_;
+  if (node.space->transient) return;
+  uint64_t from = 0;
+  uint32_t pages = 0;
+  visit_path(&node, end, 0, [&](Entry& entry) {
+    if (pages > 0 && entry.last_use != from) {
+      policy_.used(from, tick_, pages);
+      pages = 0;
+    }
+    from = entry.last_use;
+    entry.last_use = tick_;
+    ++pages;
+  });
+  policy_.used(from, tick_, pages);
+}
+
+Lease PrefixTree::soften_at(Node& node, uint32_t end, LeaseKind kind) {
+  CHECK(is_soft(kind));
+  CHECK(end > 0);
   Lease lease;
-  lease.kind_ = LeaseKind::kSoft;
-  for (uint32_t g = 0; g < groups_.size(); ++g) lease.first_[g] = first_visible(g, other.end_);
-  link(lease, *other.node_, other.end_);
+  lease.kind_ = kind;
+  for (uint32_t g = 0; g < groups_.size(); ++g) lease.first_[g] = first_visible(g, end);
+  link(lease, node, end);
   soften_range(lease, true);
   settle(lease.node_);
   return lease;
+}
+
+Lease PrefixTree::soften(const Lease& other, LeaseKind kind) {
+  CHECK(other.tree_ == this);
+  return soften_at(*other.node_, other.end_, kind);
+}
+
+Lease PrefixTree::keep(const Point& point) {
+  return soften_at(*point.node, point.end, LeaseKind::kKeep);
 }
 
 void PrefixTree::drop(Lease& lease) {
@@ -161,10 +202,7 @@ void PrefixTree::drop(Lease& lease) {
     for (uint32_t g = 0; g < groups_.size(); ++g) {
       visit_path(node, lease.end_, lease.first_[g], [&](Entry& entry) { unpin_page(entry, g); });
     }
-    if (lease.end_ > 0) {
-      node->at(lease.end_ - 1).last_use = ++tick_;
-      if (lease.end_ == node->end()) node->last_use = tick_;
-    }
+    if (lease.end_ > 0) mark_used(*node, lease.end_);
   } else {
     soften_range(lease, false);
   }

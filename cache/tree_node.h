@@ -17,20 +17,23 @@ namespace spillway::cache {
 // One page's worth of tokens on an edge, and its page in each group.
 struct Entry {
   PageKey key;
-  uint64_t last_use = 0;    // tick at which a path last ended here
-  uint32_t pin_leases = 0;  // leases that end here, by kind
-  uint32_t soft_leases = 0;
+  uint64_t last_use =
+      0;              // tick at which a lease on a path through here last ended, as far as known
+  uint32_t uses = 0;  // requests whose path goes through here, as far as remembered
+  std::array<uint32_t, kLeaseKinds> leases{};              // [kind] that end here
   std::array<PageId, kGroupsMax> pages{kNoPage, kNoPage};  // [group]; window pages may be absent
   // Of window groups: keep the page when nobody pins it (it lies before a breakpoint), and the
   // number of soft leases whose window it lies in.
   std::array<bool, kGroupsMax> keep{};
   std::array<uint32_t, kGroupsMax> soft_windows{};
+
+  uint32_t count(LeaseKind kind) const { return leases[static_cast<size_t>(kind)]; }
+  bool has_soft_lease() const { return count(LeaseKind::kSession) + count(LeaseKind::kKeep) > 0; }
 };
 
 struct Space;
 
-// An edge and the point it leads to. The base is what the eviction policy sees of it as a leaf.
-// last_use there: the latest tick of any path through the last entry, as far as children are gone.
+// An edge and the point it leads to. The base is what the eviction policy sees of its last page.
 struct Node : EvictionCandidate {
   Space* space = nullptr;
   Node* parent = nullptr;  // null: a root, which has no entries
@@ -52,6 +55,7 @@ struct Node : EvictionCandidate {
 // The tree of one namespace.
 struct Space {
   Namespace name;
+  uint32_t tenant = 0;     // the policy's number for it
   bool transient = false;  // nothing stays without a lease (prefix caching is off)
   Node root;
 };

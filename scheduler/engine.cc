@@ -5,7 +5,6 @@
 #include <thread>
 
 #include "cache/kv_cache.h"
-#include "cache/lru_policy.h"
 #include "io/make_ring.h"
 #include "runtime/check.h"
 #include "runtime/engine_loop.h"
@@ -81,8 +80,9 @@ Result<std::unique_ptr<Engine>> Engine::start(const EngineOptions& wanted, model
     impl->memory.push_back(std::move(*memory));
   }
   runner.bind_pages(bases);
-  impl->cache = std::make_unique<cache::KvCache>(std::move(cache_options),
-                                                 std::make_unique<cache::LruPolicy>());
+  impl->cache = std::make_unique<cache::KvCache>(
+      std::move(cache_options),
+      cache::make_eviction_policy(options.eviction_policy, {.capacity = pools->pages[0]}));
   io::ChosenParker chosen = io::make_parker();
   impl->parker = std::move(chosen.parker);
   impl->waits_in = impl->parker->description();

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "cache/eviction_policy.h"
 #include "kernels/device.h"
 #include "model/runner.h"
 #include "model/tokenizer.h"
@@ -24,6 +25,7 @@ struct EngineOptions {
   uint32_t step_tokens_max = 2048;  // token budget of one step (--max-num-batched-tokens)
   uint32_t waiting_max = 4096;      // further requests are refused with kResourceExhausted
   bool prefix_caching = true;
+  cache::EvictionPolicyKind eviction_policy = cache::EvictionPolicyKind::kValue;
   uint32_t preempt_every_steps = 0;  // tests: preempts a running sequence every N steps; 0 never
 };
 

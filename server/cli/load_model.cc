@@ -198,14 +198,15 @@ Result<LoadedModel> load_model(const ModelOptions& options) {
     spdlog::warn("context asked={} trained={}: answers past the trained length may be poor",
                  context, trained);
   }
-  scheduler::EngineOptions engine_options{.kv_device_bytes = options.kv_device_bytes != 0
-                                                                 ? options.kv_device_bytes
-                                                                 : default_kv_bytes(),
-                                          .context_tokens_max = context,
-                                          .sequences_max = options.sequences_max,
-                                          .step_tokens_max = options.step_tokens_max,
-                                          .prefix_caching = options.prefix_caching,
-                                          .preempt_every_steps = options.preempt_every_steps};
+  scheduler::EngineOptions engine_options{
+      .kv_device_bytes =
+          options.kv_device_bytes != 0 ? options.kv_device_bytes : default_kv_bytes(),
+      .context_tokens_max = context,
+      .sequences_max = options.sequences_max,
+      .step_tokens_max = options.step_tokens_max,
+      .prefix_caching = options.prefix_caching,
+      .eviction_policy = *cache::parse_eviction_policy(options.eviction_policy),
+      .preempt_every_steps = options.preempt_every_steps};
   auto engine = scheduler::Engine::start(engine_options, *backend->transformer, *backend->device,
                                          *backend->tokenizer);
   if (!engine) return engine.error();

@@ -52,6 +52,13 @@ void add_model_flags(CLI::App& app, ModelOptions& model) {
   app.add_flag("--enable-prefix-caching,!--no-enable-prefix-caching", model.prefix_caching,
                "Reuse the KV pages of prompts seen before (on unless switched off)")
       ->group(group);
+  app.add_option("--eviction-policy", model.eviction_policy,
+                 "Which cached pages go first when memory is full: the least recently used (lru), "
+                 "an S3-FIFO (s3fifo), or those worth least (value)")
+      ->check(CLI::IsMember({"lru", "s3fifo", "value"}))
+      ->type_name("lru|s3fifo|value")
+      ->capture_default_str()
+      ->group(group);
   app.add_option("--threads,-t", model.threads, "Compute threads (default: one per core)")
       ->check(CLI::Range(1u, 1024u))
       ->group(group);

@@ -24,6 +24,7 @@ struct ModelOptions {
   uint64_t kv_device_bytes = 0;  // 0: a quarter of the free memory, at most 4 GiB
   uint32_t threads = 0;          // 0: one per core
   bool prefix_caching = true;
+  std::string eviction_policy = "value";
   uint32_t preempt_every_steps = 0;
   std::optional<uint64_t> seed;
 };

@@ -44,7 +44,10 @@ TestCache::TestCache(const CacheShape& shape) : shape_(shape) {
   options.prefix_caching = shape.prefix_caching;
   options.key_mode = shape.key_mode;
   options.sessions_max = shape.sessions_max;
-  cache_ = std::make_unique<KvCache>(std::move(options), std::make_unique<LruPolicy>());
+  auto policy = std::make_unique<ObservedPolicy>(
+      make_eviction_policy(shape.policy, {.capacity = shape.capacity[0]}),
+      [this](const EvictionCandidate& page) { gone_.push_back(page.key); });
+  cache_ = std::make_unique<KvCache>(std::move(options), std::move(policy));
 }
 
 std::byte* TestCache::page(uint32_t group, PageId page) const {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <cstdlib>
+#include <list>
 #include <memory>
 #include <span>
 #include <string>
@@ -12,7 +13,7 @@
 #include <vector>
 
 #include "cache/kv_cache.h"
-#include "cache/lru_policy.h"
+#include "observed_policy.h"
 
 namespace spillway::cache {
 
@@ -22,6 +23,7 @@ struct CacheShape {
   bool prefix_caching = true;
   KeyMode key_mode = KeyMode::kHash;
   uint32_t sessions_max = 64;
+  EvictionPolicyKind policy = EvictionPolicyKind::kLru;
 };
 
 // A sequence with what the engine knows about it.
@@ -55,6 +57,10 @@ class TestCache {
                    uint32_t chunk = 32);
   TestSequence fork(TestSequence& sequence);  // its sequence is null if the pages do not suffice
   void release(TestSequence sequence, std::string_view session = {});
+  // Keys of pages that have left, the oldest first, since the list was last emptied.
+  std::list<uint64_t>& gone() { return gone_; }
+  bool has_prefix_caching() const { return shape_.prefix_caching; }
+  bool follows() const { return shape_.policy != EvictionPolicyKind::kLru; }
   void leak();  // a test has found the cache broken: do not run its destructor
 
   // What check_integrity() says, and whether every table has what the next query will read.
@@ -66,6 +72,7 @@ class TestCache {
   std::string wrong_page(const TestSequence& sequence) const;
 
   CacheShape shape_;
+  std::list<uint64_t> gone_;
   std::vector<std::unique_ptr<std::byte, decltype(&std::free)>> memory_;
   std::vector<kernels::KvGroupLayout> layouts_;
   std::unique_ptr<KvCache> cache_;

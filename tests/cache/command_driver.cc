@@ -32,7 +32,12 @@ std::string tenant_of(uint8_t a) { return a % 4 == 3 ? "other" : "one"; }
 
 }  // namespace
 
-CommandDriver::CommandDriver(const CacheShape& shape) : real_(shape), naive_(shape) {}
+CommandDriver::CommandDriver(const CacheShape& shape) : real_(shape), naive_(shape) {
+  if (shape.policy == EvictionPolicyKind::kLru) return;
+  naive_.follow(&real_.gone(), [this](const std::string& tenant, const std::vector<TokenId>& path) {
+    return real_.keys(path, tenant).pages.back().low;
+  });
+}
 
 CommandDriver::~CommandDriver() {
   if (live_.empty()) return;
@@ -62,8 +67,9 @@ void CommandDriver::extend(Live& live, const Command& command) {
     tokens.assign(1 + count % 20, command.b % 3);
   }
   const uint32_t size = static_cast<uint32_t>(tokens.size());
+  const bool reserved = real_.cache().reserve(*live.real.sequence, size);
   const bool expected = naive_.reserve(live.naive, size);
-  require(real_.cache().reserve(*live.real.sequence, size) == expected, "reserve: another answer");
+  require(reserved == expected, "reserve: another answer");
   if (!expected) return;
   naive_.commit(live.naive, tokens);
   require(real_.extend(live.real, tokens, size), "extend: reserved pages are gone");
@@ -74,8 +80,8 @@ void CommandDriver::extend(Live& live, const Command& command) {
 void CommandDriver::fork(Live& live) {
   if (live_.size() >= kLiveMax) return;
   NaiveCache::Handle handle;
-  const bool expected = naive_.fork(live.naive, handle);
   TestSequence twin = real_.fork(live.real);
+  const bool expected = naive_.fork(live.naive, handle);
   require((twin.sequence != nullptr) == expected, "fork: another answer");
   if (!expected) return;
   auto made = std::make_unique<Live>();
@@ -101,6 +107,15 @@ void CommandDriver::preempt(size_t index) {
   if (!tokens.empty()) begin(tenant, tokens);
 }
 
+void CommandDriver::pin_prefix(const std::string& name, const Command& command) {
+  const auto& [tenant, whole] = ended_[command.a % ended_.size()];
+  const std::vector<TokenId> tokens(whole.begin(), whole.begin() + command.c % (whole.size() + 1));
+  const bool expected =
+      real_.has_prefix_caching() && naive_.pin_prefix("pinned " + name, tenant, tokens);
+  const bool pinned = real_.cache().pin_prefix(name, real_.keys(tokens, tenant), tokens);
+  require(pinned == expected, "pin_prefix: another answer");
+}
+
 bool CommandDriver::run(const Command& command) {
   const size_t index = live_.empty() ? 0 : command.a % live_.size();
   const std::string session = "session " + std::to_string(command.b % 3);
@@ -115,16 +130,22 @@ bool CommandDriver::run(const Command& command) {
     naive_.end_session(session);
     real_.cache().end_session(session);
   } else if (command.op == Op::kClear) {
-    const uint64_t expected = naive_.clear();
-    require(real_.cache().clear() == expected, "clear: another number of pages");
+    const uint64_t cleared = real_.cache().clear();
+    require(cleared == naive_.clear(), "clear: another number of pages");
+  } else if (command.op == Op::kPinPrefix) {
+    if (ended_.empty()) return false;
+    pin_prefix(session, command);
+  } else if (command.op == Op::kUnpinPrefix) {
+    naive_.end_session("pinned " + session);
+    real_.cache().unpin_prefix(session);
   } else if (live_.empty()) {
     return false;
   } else if (command.op == Op::kExtend) {
     extend(*live_[index], command);
   } else if (command.op == Op::kReserve) {
-    const bool expected = naive_.reserve(live_[index]->naive, 1 + command.c % 50);
-    require(real_.cache().reserve(*live_[index]->real.sequence, 1 + command.c % 50) == expected,
-            "reserve: another answer");
+    const uint32_t count = 1 + command.c % 50;
+    const bool reserved = real_.cache().reserve(*live_[index]->real.sequence, count);
+    require(reserved == naive_.reserve(live_[index]->naive, count), "reserve: another answer");
   } else if (command.op == Op::kFork) {
     fork(*live_[index]);
   } else if (command.op == Op::kRelease) {
@@ -153,6 +174,7 @@ void CommandDriver::compare_counts() const {
   }
   require(stats.sequences == live_.size(), "sequences differ");
   require(stats.sessions == naive_.sessions(), "sessions differ");
+  require(stats.pinned_prefixes == naive_.pinned_prefixes(), "pinned prefixes differ");
   require(stats.tree_namespaces == naive_.tenants(), "namespaces differ");
 }
 
@@ -173,6 +195,8 @@ void CommandDriver::compare_all() {
   real_.cache().check_counters();
   compare_counts();
   check_version();
+  if (real_.follows()) require(real_.gone().empty(), "pages went that the model still has");
+  real_.gone().clear();
   for (const auto& [tenant, tokens] : ended_) compare_match(tenant, tokens);
   for (const auto& live : live_) {
     compare_match(live->real.tenant, joined(live->real.tokens, prompt_of(0, 0)));
@@ -200,7 +224,10 @@ void CommandDriver::finish() {
     release(live_.size() - 1, {});
     compare_all();
   }
-  for (int i = 0; i < 3; ++i) real_.cache().end_session("session " + std::to_string(i));
+  for (int i = 0; i < 3; ++i) {
+    real_.cache().end_session("session " + std::to_string(i));
+    real_.cache().unpin_prefix("session " + std::to_string(i));
+  }
   real_.cache().clear();
   const KvCacheStats stats = real_.cache().stats();
   for (const GroupStats& group : stats.groups) {

@@ -27,6 +27,8 @@ enum class Op : uint8_t {
   kBreakpoint,
   kPreempt,  // release, then begin again with all tokens known
   kClear,
+  kPinPrefix,  // of an ended sequence's tokens
+  kUnpinPrefix,
   kCount,
 };
 
@@ -59,6 +61,7 @@ class CommandDriver {
   void fork(Live& live);
   void release(size_t index, const std::string& session);
   void preempt(size_t index);
+  void pin_prefix(const std::string& name, const Command& command);
   void compare_counts() const;
   void compare_match(const std::string& tenant, const std::vector<TokenId>& tokens) const;
   void compare_all();

@@ -14,7 +14,7 @@ namespace {
 EvictionCandidate candidate(uint64_t last_use, bool session) {
   EvictionCandidate made;
   made.last_use = last_use;
-  made.session = session;
+  made.hold = session ? Hold::kSession : Hold::kNone;
   return made;
 }
 
@@ -47,7 +47,7 @@ RC_GTEST_PROP(lru_policy, agrees_with_a_search, ()) {
       policy.add(*all.back());
     } else if (step % 8 < 6) {
       all[index]->last_use += step % 1000;
-      all[index]->session = step % 2 == 0;
+      all[index]->hold = step % 2 == 0 ? Hold::kSession : Hold::kNone;
       policy.update(*all[index]);
     } else {
       policy.remove(*all[index]);
@@ -56,8 +56,7 @@ RC_GTEST_PROP(lru_policy, agrees_with_a_search, ()) {
     RC_ASSERT(policy.size() == all.size());
     for (const auto& other : all) {
       const EvictionCandidate& victim = *policy.victim();
-      RC_ASSERT(std::pair(victim.session, victim.last_use) <=
-                std::pair(other->session, other->last_use));
+      RC_ASSERT(std::pair(victim.hold, victim.last_use) <= std::pair(other->hold, other->last_use));
     }
   }
 }

@@ -29,6 +29,8 @@ rc::Gen<Command> any_command() {
                                                 {1, Op::kEndSession},
                                                 {1, Op::kBreakpoint},
                                                 {2, Op::kPreempt},
+                                                {1, Op::kPinPrefix},
+                                                {1, Op::kUnpinPrefix},
                                                 {1, Op::kClear}});
   const auto byte = rc::gen::inRange<int>(0, 256);
   return rc::gen::build<Command>(rc::gen::set(&Command::op, op),
@@ -75,6 +77,24 @@ TEST(cache_model, two_windows) { check_shape({.windows = {32, 64}, .capacity = {
 // case K17
 TEST(cache_model, all_hashes_equal) {
   check_shape({.windows = {0, 32}, .capacity = {80, 60}, .key_mode = KeyMode::kConstant}, 400);
+}
+
+// The other policies choose other pages, never ones that may not go, nor a page of a tenant within
+// its share while another is over it (case I2).
+TEST(cache_model, value_policy) {
+  check_shape({.windows = {0}, .capacity = {20}, .policy = EvictionPolicyKind::kValue});
+}
+
+TEST(cache_model, value_policy_and_a_window) {
+  check_shape({.windows = {0, 32}, .capacity = {30, 14}, .policy = EvictionPolicyKind::kValue});
+}
+
+TEST(cache_model, s3_fifo_policy) {
+  check_shape({.windows = {0}, .capacity = {20}, .policy = EvictionPolicyKind::kS3Fifo});
+}
+
+TEST(cache_model, s3_fifo_policy_and_a_window) {
+  check_shape({.windows = {0, 41}, .capacity = {24, 16}, .policy = EvictionPolicyKind::kS3Fifo});
 }
 
 TEST(cache_model, without_prefix_caching) {

@@ -1,6 +1,9 @@
 #include "naive_cache.h"
 
 #include <algorithm>
+#include <optional>
+#include <stdexcept>
+#include <tuple>
 
 namespace spillway::cache {
 namespace {
@@ -137,6 +140,21 @@ void NaiveCache::drop_window(Session& session) {
   }
 }
 
+// Window pages that nobody pins become the session's.
+void NaiveCache::hold_window(const Session& session) {
+  const uint32_t end = pages_of(session.end);
+  for (uint32_t g = 0; g < groups(); ++g) {
+    if (shape_.windows[g] == 0) continue;
+    for (uint32_t p = end; p > first_visible(g, end * kPage); --p) {
+      const Listed listed{prefix(session.end, p), g};
+      const auto at = std::find(lists_[0].begin(), lists_[0].end(), listed);
+      if (at == lists_[0].end()) continue;
+      lists_[1].splice(lists_[1].end(), lists_[0], at);
+      cached_.at(listed.first).keep[g] = true;
+    }
+  }
+}
+
 void NaiveCache::remove_leaf(const Path& page) {
   for (auto& [name, session] : sessions_) {
     if (session.end != page) continue;
@@ -144,6 +162,11 @@ void NaiveCache::remove_leaf(const Path& page) {
     session.end = prefix(page, pages_of(page) - 1);
   }
   for (uint32_t g = 0; g < groups(); ++g) unlist(page, g);
+  if (gone_ != nullptr && page.first.front() != kTransient) {
+    const auto at = std::find(gone_->begin(), gone_->end(), key_of_(page.first, page.second));
+    if (at == gone_->end()) throw std::logic_error("a page stays that should go");
+    gone_->erase(at);
+  }
   const Cached gone = cached_.at(page);
   cached_.erase(page);
   if (pages_of(page) == 1) return;
@@ -166,6 +189,71 @@ void NaiveCache::remove_useless() {
   }
 }
 
+Hold NaiveCache::hold(const Path& page) const {
+  Hold hold = Hold::kNone;
+  for (const auto& [name, session] : sessions_) {
+    if (session.end == page) hold = std::max(hold, session.pinned ? Hold::kPinned : Hold::kSession);
+  }
+  return hold;
+}
+
+uint64_t NaiveCache::pages_of_tenant(const std::string& tenant) const {
+  return static_cast<uint64_t>(
+      std::count_if(cached_.begin(), cached_.end(),
+                    [&](const auto& entry) { return entry.first.first == tenant; }));
+}
+
+// A page is stored for the tenant: it is active. Tenants for which nothing was stored while the
+// cache was filled 16 times are active no more.
+void NaiveCache::charge(const std::string& tenant) {
+  active_[tenant] = ++charges_;
+  uint64_t pages = 0;
+  for (const auto& [path, cached] : cached_) pages += path.first.front() != kTransient;
+  std::erase_if(active_, [&](const auto& entry) { return entry.second + 16 * pages < charges_; });
+}
+
+bool NaiveCache::is_over_share(const std::string& tenant) const {
+  uint64_t active = 0, pages = 0;
+  for (const auto& [name, last] : active_) active += pages_of_tenant(name) > 0;
+  for (const auto& [path, cached] : cached_) pages += path.first.front() != kTransient;
+  return !active_.contains(tenant) || pages_of_tenant(tenant) * active > pages;
+}
+
+NaiveCache::Path NaiveCache::lru_victim() const {
+  using Order = std::tuple<bool, Hold, uint64_t>;  // (within its share, hold, last use)
+  std::optional<Order> best;
+  const Path* victim = nullptr;
+  for (const auto& [path, cached] : cached_) {
+    if (!may_go(path)) continue;
+    const Order order{!is_over_share(path.first), hold(path), cached.used};
+    if (!best || order < *best) best = order, victim = &path;
+  }
+  return *victim;
+}
+
+void NaiveCache::follow(std::list<uint64_t>* gone, KeyOf key_of) {
+  gone_ = gone;
+  key_of_ = std::move(key_of);
+}
+
+NaiveCache::Path NaiveCache::followed_victim() const {
+  if (gone_->empty()) throw std::logic_error("no page went where one had to");
+  for (const auto& [path, cached] : cached_) {
+    if (path.first.front() == kTransient) continue;
+    if (key_of_(path.first, path.second) != gone_->front()) continue;
+    if (!may_go(path)) throw std::logic_error("a page went that is pinned or has children");
+    bool other_over = false;
+    for (const auto& [other, page] : cached_) {
+      other_over = other_over || (may_go(other) && is_over_share(other.first));
+    }
+    if (other_over && !is_over_share(path.first)) {
+      throw std::logic_error("a tenant within its share lost a page");
+    }
+    return path;
+  }
+  throw std::logic_error("a page went that was not there");
+}
+
 void NaiveCache::evict_one(uint32_t group) {
   if (shape_.windows[group] > 0) {
     const auto& list = lists_[0].empty() ? lists_[1] : lists_[0];
@@ -179,16 +267,7 @@ void NaiveCache::evict_one(uint32_t group) {
     unlist(page, group);
     cached_.at(page).present[group] = cached_.at(page).keep[group] = false;
   } else {
-    std::pair<bool, uint64_t> best{true, ~uint64_t{0}};
-    const Path* victim = nullptr;
-    for (const auto& [path, cached] : cached_) {
-      if (!may_go(path)) continue;
-      const bool session = std::any_of(sessions_.begin(), sessions_.end(),
-                                       [&](const auto& held) { return held.second.end == path; });
-      const std::pair<bool, uint64_t> order{session, cached.used};
-      if (order < best) best = order, victim = &path;
-    }
-    remove_leaf(Path(*victim));
+    remove_leaf(gone_ == nullptr ? lru_victim() : followed_victim());
   }
   remove_useless();
 }
@@ -223,9 +302,15 @@ uint32_t NaiveCache::available(uint32_t group) const {
 }
 
 uint32_t NaiveCache::sessions() const {
-  return static_cast<uint32_t>(
-      std::count_if(sessions_.begin(), sessions_.end(),
-                    [](const auto& held) { return !held.second.end.second.empty(); }));
+  return static_cast<uint32_t>(std::count_if(
+      sessions_.begin(), sessions_.end(),
+      [](const auto& held) { return !held.second.pinned && !held.second.end.second.empty(); }));
+}
+
+uint32_t NaiveCache::pinned_prefixes() const {
+  return static_cast<uint32_t>(std::count_if(
+      sessions_.begin(), sessions_.end(),
+      [](const auto& held) { return held.second.pinned && !held.second.end.second.empty(); }));
 }
 
 uint32_t NaiveCache::tenants() const {
@@ -308,6 +393,7 @@ void NaiveCache::commit(Handle sequence, const std::vector<TokenId>& tokens) {
         break;
       }
       cached_[page].used = tick_;
+      if (page.first.front() != kTransient) charge(page.first);
     }
     for (uint32_t g = 0; g < groups(); ++g) {
       if (position < sequence->first[g]) continue;
@@ -351,7 +437,7 @@ void NaiveCache::release(Handle sequence, const std::string& session) {
   if (!session.empty() && shape_.prefix_caching && attached > 0) {
     Session former;
     if (sessions_.contains(session)) former = sessions_[session];
-    sessions_[session] = {path, true};
+    sessions_[session] = {path, true, false};
     drop_window(former);
   }
   const PageCounts first = sequence->first;
@@ -369,6 +455,24 @@ void NaiveCache::end_session(const std::string& name) {
   Session session = sessions_[name];
   sessions_.erase(name);
   drop_window(session);
+}
+
+bool NaiveCache::pin_prefix(const std::string& name, const std::string& tenant,
+                            const std::vector<TokenId>& tokens) {
+  std::vector<TokenId> longer = tokens;  // a match leaves the last token out
+  longer.push_back(0);
+  const uint32_t usable = match(tenant, longer).first;
+  uint64_t pages = usable;
+  for (const auto& [other, session] : sessions_) {
+    if (session.pinned && other != name) pages += pages_of(session.end);
+  }
+  if (usable == 0 || pages * 4 > shape_.capacity[0]) return false;
+  Session former;
+  if (sessions_.contains(name)) former = sessions_[name];
+  sessions_[name] = {prefix({tenant, tokens}, usable), true, true};
+  hold_window(sessions_[name]);
+  drop_window(former);
+  return true;
 }
 
 uint64_t NaiveCache::clear() {

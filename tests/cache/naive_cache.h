@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <map>
 #include <string>
@@ -30,6 +31,12 @@ class NaiveCache {
 
   explicit NaiveCache(const CacheShape& shape) : shape_(shape) {}
 
+  // Where the policy is not LRU, the model does not foresee which page goes: it follows. `gone` are
+  // keys of pages that have left the cache, oldest first, and `key_of` gives a path's key. Throws
+  // std::logic_error for a page that may not go.
+  using KeyOf = std::function<uint64_t(const std::string& tenant, const std::vector<TokenId>&)>;
+  void follow(std::list<uint64_t>* gone, KeyOf key_of);
+
   uint32_t match_pages(const std::string& tenant, const std::vector<TokenId>& tokens) const;
   PageCounts unpinned(const std::string& tenant, const std::vector<TokenId>& tokens) const;
 
@@ -41,6 +48,8 @@ class NaiveCache {
   bool fork(Handle sequence, Handle& twin);
   void release(Handle sequence, const std::string& session);
   void end_session(const std::string& session);
+  bool pin_prefix(const std::string& name, const std::string& tenant,
+                  const std::vector<TokenId>& tokens);
   uint64_t clear();
 
   uint32_t groups() const { return static_cast<uint32_t>(shape_.windows.size()); }
@@ -49,6 +58,7 @@ class NaiveCache {
   uint32_t writable(uint32_t group) const;
   uint32_t available(uint32_t group) const;
   uint32_t sessions() const;
+  uint32_t pinned_prefixes() const;
   uint32_t tenants() const;
 
  private:
@@ -61,6 +71,7 @@ class NaiveCache {
   struct Session {
     Path end;
     bool has_window = false;
+    bool pinned = false;  // a prefix that is to be kept
   };
   using Listed = std::pair<Path, uint32_t>;  // of a window group
 
@@ -78,8 +89,15 @@ class NaiveCache {
   void unlist(const Path& page, uint32_t group);
   void unpinned_page(const Path& page, uint32_t group);
   void drop_window(Session& session);
+  void hold_window(const Session& session);
   void remove_leaf(const Path& page);
   void remove_useless();
+  Hold hold(const Path& page) const;
+  void charge(const std::string& tenant);
+  bool is_over_share(const std::string& tenant) const;
+  uint64_t pages_of_tenant(const std::string& tenant) const;
+  Path lru_victim() const;
+  Path followed_victim() const;
   void evict_one(uint32_t group);
   bool make_room(const PageCounts& pages);
   void keep_window(const NaiveSequence& sequence, uint32_t boundary);
@@ -92,6 +110,10 @@ class NaiveCache {
   std::array<std::list<Listed>, 2> lists_;  // [session]; the first goes first
   uint64_t tick_ = 0;
   uint64_t transient_ = 0;
+  std::map<std::string, uint64_t> active_;  // tenant -> its last charge
+  uint64_t charges_ = 0;
+  std::list<uint64_t>* gone_ = nullptr;
+  KeyOf key_of_;
 };
 
 }  // namespace spillway::cache

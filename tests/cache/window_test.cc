@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "cache/kv_cache.h"
+#include "cache/lru_policy.h"
 #include "cache_fixture.h"
 
 namespace spillway::cache {

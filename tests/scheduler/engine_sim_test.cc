@@ -6,7 +6,6 @@
 #include <cstdlib>
 #include <map>
 
-#include "cache/lru_policy.h"
 #include "runtime/prng.h"
 #include "scheduler/pools.h"
 #include "scheduler/step_loop.h"
@@ -130,6 +129,7 @@ struct WorldOptions {
   uint32_t sequences = 8;
   uint32_t preempt_every = 0;
   bool prefix_caching = true;
+  cache::EvictionPolicyKind eviction_policy = cache::EvictionPolicyKind::kValue;
 };
 
 class World {
@@ -161,8 +161,9 @@ class World {
       cache.groups.push_back({layout, memory_.back().data, options.pages});
     }
     runner_.bind_pages(bases);
-    cache_ =
-        std::make_unique<cache::KvCache>(std::move(cache), std::make_unique<cache::LruPolicy>());
+    cache_ = std::make_unique<cache::KvCache>(
+        std::move(cache),
+        cache::make_eviction_policy(options.eviction_policy, {.capacity = options.pages}));
     steps_ = std::make_unique<StepLoop>(
         engine, policy, StepLoop::Parts{loop_, *cache_, runner_, device_, tokenizer_, bases});
   }
@@ -339,6 +340,7 @@ TEST(EngineSimulation, answers_are_those_of_a_run_without_cache_in_100000_steps)
     options.sequences = 3 + static_cast<uint32_t>(i % 9);
     options.preempt_every = i % 5 == 4 ? 17 : 0;
     options.prefix_caching = i % 13 != 12;
+    options.eviction_policy = static_cast<cache::EvictionPolicyKind>(i % 3);
     SCOPED_TRACE("SPILLWAY_SIM_SEED=" + std::to_string(options.seed));
     World world(options);
     world.run_random(2500);
