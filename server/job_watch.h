@@ -1,4 +1,5 @@
-// When things happened to one job, for the metrics. Network thread only.
+// When things happened to one job, for the metrics. The job is open as long as this lives. Network
+// thread only.
 #pragma once
 
 #include <chrono>
@@ -13,7 +14,10 @@ namespace spillway::server {
 
 class JobWatch {
  public:
-  explicit JobWatch(Metrics& metrics) : metrics_(&metrics) {}
+  explicit JobWatch(Metrics& metrics) : metrics_(metrics) { metrics_.work_began(); }
+  ~JobWatch() { metrics_.work_ended(); }
+  JobWatch(const JobWatch&) = delete;
+  JobWatch& operator=(const JobWatch&) = delete;
 
   // Each output, in order.
   void see(const scheduler::Output& output) {
@@ -22,7 +26,7 @@ class JobWatch {
     const auto now = Clock::now();
     if (!first_) first_ = seconds_since(start_, now);
     const auto [entry, is_new] = last_.try_emplace({output.request, output.choice}, now);
-    if (!is_new) metrics_->observe_token_gap(seconds_since(entry->second, now));
+    if (!is_new) metrics_.observe_token_gap(seconds_since(entry->second, now));
     entry->second = now;
   }
   // The last output of a request.
@@ -31,9 +35,9 @@ class JobWatch {
         finish_ == scheduler::FinishReason::kStop || finish_ == scheduler::FinishReason::kLength;
     if (!well) return;  // whoever sends the error counts it
     const double total = seconds_since(start_, Clock::now());
-    metrics_->observe_request(output.usage,
-                              {.to_first_token = first_.value_or(total), .total = total},
-                              finish_ == scheduler::FinishReason::kLength ? "length" : "stop");
+    metrics_.observe_request(output.usage,
+                             {.to_first_token = first_.value_or(total), .total = total},
+                             finish_ == scheduler::FinishReason::kLength ? "length" : "stop");
   }
 
  private:
@@ -42,7 +46,7 @@ class JobWatch {
     return std::chrono::duration<double>(now - start).count();
   }
 
-  Metrics* metrics_;
+  Metrics& metrics_;
   Clock::time_point start_ = Clock::now();
   std::map<std::pair<scheduler::RequestId, uint32_t>, Clock::time_point>
       last_;  // token of a choice

@@ -154,6 +154,16 @@ struct Metrics::Impl {
                                        .Help("Open client connections.")
                                        .Register(registry)
                                        .Add({});
+  prometheus::Gauge& websockets = prometheus::BuildGauge()
+                                      .Name("spillway:websockets")
+                                      .Help("Open WebSockets; each is a connection too.")
+                                      .Register(registry)
+                                      .Add({});
+  prometheus::Gauge& open_requests = prometheus::BuildGauge()
+                                         .Name("spillway:open_requests")
+                                         .Help("Answers that clients wait for or read.")
+                                         .Register(registry)
+                                         .Add({});
   prometheus::Counter& refused = prometheus::BuildCounter()
                                      .Name("spillway:connections_refused_total")
                                      .Help("Connections not accepted at once: bound reached.")
@@ -189,6 +199,10 @@ void Metrics::count_http(std::string_view path, int status) {
 void Metrics::connection_opened() { impl_->connections.Increment(); }
 void Metrics::connection_closed() { impl_->connections.Decrement(); }
 void Metrics::connection_refused() { impl_->refused.Increment(); }
+void Metrics::websocket_opened() { impl_->websockets.Increment(); }
+void Metrics::websocket_closed() { impl_->websockets.Decrement(); }
+void Metrics::work_began() { impl_->open_requests.Increment(); }
+void Metrics::work_ended() { impl_->open_requests.Decrement(); }
 
 std::string Metrics::text(const scheduler::EngineStats* stats, std::string_view model_name,
                           uint32_t page_tokens) {

@@ -32,6 +32,10 @@ class Metrics {
   void connection_opened();
   void connection_closed();
   void connection_refused();  // over the bound, or no file descriptor
+  void websocket_opened();
+  void websocket_closed();
+  void work_began();  // a request's answer, or a response on a WebSocket
+  void work_ended();
 
   // The text, with the engine's gauges as of `stats` (null while loading).
   std::string text(const scheduler::EngineStats* stats, std::string_view model_name,

@@ -185,6 +185,7 @@ void ResponseLanes::end_response(Lane& lane) {
   remember_ended(id);
   std::vector<Steer> steers = std::exchange(lane.steers, {});
   lane.call.reset();
+  lane.watch.reset();
   if (steers.empty()) return;
   if (completed) return successor(lane, std::move(steers), id);
   for (const Steer& steer : steers) {
@@ -280,6 +281,7 @@ void ResponseLanes::leave() {
       model_->backend->cancel(lane->request);
       service_.metrics.observe_failed("abort");
       lane->call.reset();
+      lane->watch.reset();
     }
     model_->backend->end_session(lane->session);
   }

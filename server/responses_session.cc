@@ -26,7 +26,10 @@ class ResponsesSession {
         scope_(connection.stream().get_executor()),
         lanes_(service, socket_, wake_, scope_, connection.stream().get_executor(),
                std::move(tenant)),
-        lifetime_(connection.stream().get_executor()) {}
+        lifetime_(connection.stream().get_executor()) {
+    service.metrics.websocket_opened();
+  }
+  ~ResponsesSession() { service_.metrics.websocket_closed(); }
 
   Task<> run(RequestHead head, HeaderFields fields);
 
