@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "server/api/json_reader.h"
+#include "server/cli/ignored_flags.h"
 #include "server/cli/sizes.h"
 #include "server/version.h"
 
@@ -44,7 +45,7 @@ void add_model_flags(CLI::App& app, ModelOptions& model) {
       ->type_name("auto|f16|bf16|f32")
       ->capture_default_str()
       ->group(group);
-  app.add_option("--block-size", model.page_tokens, "Tokens of a KV page, a multiple of 16")
+  app.add_option("--block-size,--page-size", model.page_tokens, "Tokens of a KV page, a multiple of 16")
       ->check(CLI::IsMember({16u, 32u, 64u, 128u}))
       ->type_name("16|32|64|128")
       ->capture_default_str()
@@ -154,6 +155,7 @@ void add_serve(CLI::App& app, ServeOptions& options) {
       ->group(group);
   app.add_option("--test-preempt-every-steps", options.model.preempt_every_steps)->group("");
   add_network_flags(app, options.server);
+  add_ignored_flags(app, options.notes);
 }
 
 void add_chat(CLI::App& app, ChatOptions& options) {

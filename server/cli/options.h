@@ -34,6 +34,7 @@ struct ServeOptions {
   ServerOptions server;
   uint32_t shutdown_seconds = 30;
   std::string log_level = "info";
+  std::vector<std::string> notes;  // on flags without effect, for a person
 };
 
 struct ChatOptions {

@@ -74,6 +74,9 @@ int serve_command(const ServeOptions& options, char** argv) {
   const sigset_t signals = block_signals();
   ServerOptions server_options = options.server;
   server_options.network = network_name();
+  for (const std::string& note : options.notes) {
+    std::fprintf(stderr, "spillway: %s\n", note.c_str());
+  }
   const std::string few_files = raise_descriptor_limit(server_options.connections_max);
   auto started = Server::start(server_options);
   if (!started) return fail(started.error());

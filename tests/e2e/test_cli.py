@@ -11,7 +11,7 @@ import tempfile
 import time
 import unittest
 
-from harness import BINARY, MODEL
+from harness import BINARY, MODEL, Server
 
 
 def run(*arguments, text=None):
@@ -58,6 +58,75 @@ class CommandLine(unittest.TestCase):
             self.assertEqual((refused.returncode, refused.stdout), (1, ""))
             self.assertIn("no system role", refused.stderr)
             self.assertEqual(run("template", str(template), folder + "/none.json").returncode, 1)
+
+
+    def test_flags_of_vllm_without_effect_are_taken_and_said_to_have_none(self):
+        flags = ["--gpu-memory-utilization", "0.9", "--dtype", "auto", "--enforce-eager",
+                 "--no-enable-chunked-prefill", "--prefix-caching-hash-algo", "sha256"]
+        with Server(*flags, wait=False) as server:
+            while "listening" not in server.output():
+                self.assertIsNone(server.process.poll(), server.output())
+                time.sleep(0.02)
+            lines = server.output().splitlines()
+            for flag in ("--gpu-memory-utilization", "--dtype", "--enforce-eager",
+                         "--prefix-caching-hash-algo", "--enable-chunked-prefill"):
+                said = [line for line in lines if f"{flag} has no effect here: " in line]
+                self.assertEqual(len(said), 1, (flag, lines))
+            self.assertNotIn("--trust-remote-code", server.output())
+
+    def test_what_the_interfaces_promise_is_in_the_help(self):
+        text = run("serve", "--help").stdout
+        for flag in ("--model", "--served-model-name", "--host", "--port", "--api-key",
+                     "--max-model-len", "--max-num-seqs", "--max-num-batched-tokens",
+                     "--gpu-memory-utilization", "--block-size", "--kv-cache-dtype",
+                     "--kv-device-size", "--kv-cache-memory-bytes", "--threads",
+                     "--enable-prefix-caching", "--no-enable-prefix-caching", "--seed",
+                     "--chat-template", "--shutdown-timeout", "--ssl-certfile", "--ssl-keyfile"):
+            self.assertIn(flag, text)
+
+
+class Tokenize(unittest.TestCase):
+    """The ids of SmolLM2's vocabulary; <|im_start|> is 1."""
+
+    def tokens(self, *arguments, text=None):
+        result = run("tokenize", "--model", str(MODEL), *arguments, text=text)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return result.stdout
+
+    def test_a_text_becomes_one_token_a_line(self):
+        self.assertEqual(self.tokens("hi there"), '6004\t"hi"\n665\t" there"\n')
+
+    def test_ids_are_a_json_list(self):
+        self.assertEqual(json.loads(self.tokens("--ids", "hi there")), [6004, 665])
+
+    def test_without_a_text_standard_input_is_read_whole(self):
+        self.assertEqual(json.loads(self.tokens("--ids", text="hi there\n")), [6004, 665, 198])
+        self.assertEqual(self.tokens("--ids", text=""), "[]\n")
+        long = "the river " * 20_000
+        self.assertGreater(len(json.loads(self.tokens("--ids", text=long))), 20_000)
+
+    def test_control_tokens_are_text_unless_asked_for(self):
+        self.assertEqual(json.loads(self.tokens("--ids", "--parse-special", "<|im_start|>")), [1])
+        plain = json.loads(self.tokens("--ids", "<|im_start|>"))
+        self.assertGreater(len(plain), 1)
+        self.assertNotIn(1, plain)
+
+    def test_text_of_any_bytes_is_taken(self):
+        result = subprocess.run([BINARY, "tokenize", "--model", str(MODEL), "--ids"],
+                                input=b"caf\xc3\xa9 \xff\xfe", capture_output=True, timeout=60)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertGreater(len(json.loads(result.stdout)), 2)
+
+    def test_a_wrong_model_is_named(self):
+        result = run("tokenize", "--model", "/nowhere/model.gguf", "x")
+        self.assertEqual((result.returncode, result.stdout), (1, ""))
+        self.assertIn("/nowhere/model.gguf", result.stderr)
+        with tempfile.NamedTemporaryFile(suffix=".gguf") as file:
+            file.write(b"no model at all")
+            file.flush()
+            result = run("tokenize", "--model", file.name, "x")
+            self.assertEqual((result.returncode, result.stdout), (1, ""))
+            self.assertIn(file.name, result.stderr)
 
 
 class Chat(unittest.TestCase):
