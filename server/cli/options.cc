@@ -45,7 +45,8 @@ void add_model_flags(CLI::App& app, ModelOptions& model) {
       ->type_name("auto|f16|bf16|f32")
       ->capture_default_str()
       ->group(group);
-  app.add_option("--block-size,--page-size", model.page_tokens, "Tokens of a KV page, a multiple of 16")
+  app.add_option("--block-size,--page-size", model.page_tokens,
+                 "Tokens of a KV page, a multiple of 16")
       ->check(CLI::IsMember({16u, 32u, 64u, 128u}))
       ->type_name("16|32|64|128")
       ->capture_default_str()
