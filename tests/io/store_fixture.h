@@ -105,11 +105,14 @@ class SimProcess {
       store.reset();
     }
     run_all();
-    while (loop.run_one() || disk.run_one()) {
-    }
-    // Operations that nobody waited for, stalled ones too.
-    while (disk.stats().in_flight > 0) loop.park();
-    while (loop.run_one() || disk.run_one()) {
+    settle();
+  }
+  // Until nothing is in flight, what nobody waits for included.
+  void settle() {
+    for (;;) {
+      if (loop.run_one() || disk.run_one()) continue;
+      if (disk.stats().in_flight == 0) return;
+      loop.park();
     }
   }
 
