@@ -2,7 +2,7 @@
 //
 // Many rows: a chunk of a pair of panels (32 columns x 512 inputs) is expanded to bytes in L1 once,
 // then tiles of up to 6 rows run over it: 12 chains of vpdpbusd, each activation broadcast used for
-// both panels. Per block and row of 32 x 32: 16 dot products, and 6 float steps (8 with a minimum).
+// both panels. Per block and row of 32 x 32: 16 dot products, and 4 to 10 float steps by format.
 // Few rows: one panel at a time straight from the packed codes, which is bound by memory.
 #include <immintrin.h>
 
@@ -21,6 +21,16 @@ constexpr uint32_t kFewRowsMax = 8;  // up to here, no expansion
 constexpr size_t kPrefetchBytes = 8192;
 constexpr uint32_t kChunkBlocks = 20;  // 20 to 30 KiB for a pair of panels
 
+// Where codes are small and their scale is one per block, dot products start from the bits of 1.5 *
+// 2^23: then the sum's bits, read as a float, are that plus the dot product, and one fma takes the
+// constant off again while it scales: fma(bits, scale, -constant * scale) rounds f32(dot) * scale
+// once, as the product of two floats would, because the constant's product is exact (an f16, or an
+// f16 times six bits, times 3). One operation in place of a conversion and a product.
+// REQUIRES: |dot| < 2^22.
+template <PackedFormat kFormat>
+constexpr bool kDotsAsFloats = kFormat.is_affine() && !kFormat.has_halves();
+constexpr float kDotZero = 0x1.8p23f;
+
 // One block of a panel, expanded.
 template <PackedFormat kFormat>
 struct alignas(64) ExpandedBlock {
@@ -37,6 +47,9 @@ SPILLWAY_AVX512 void expand(const MatmulJob& job, uint32_t panel, uint32_t first
   const std::byte* codes = from + kFormat.scale_section_bytes(job.w->blocks());
   for (uint32_t block = first; block < end; ++block, ++to) {
     const std::byte* at = codes + block * kFormat.code_bytes();
+    for (size_t line = 0; line < kFormat.code_bytes() + kFormat.scale_bytes(); line += 64) {
+      _mm_prefetch(reinterpret_cast<const char*>(at + kPrefetchBytes + line), _MM_HINT_T0);
+    }
     _mm512_store_si512(to->codes[0], (code_vector<kFormat, 0>(at)));
     _mm512_store_si512(to->codes[1], (code_vector<kFormat, 1>(at)));
     _mm512_store_si512(to->codes[2], (code_vector<kFormat, 2>(at)));
@@ -62,7 +75,13 @@ template <PackedFormat kFormat>
 SPILLWAY_AVX512_INLINE __m512 add_block(__m512 sum, const __m512i* dots, const BlockScales& w,
                                         const Activations& x, size_t at) {
   const __m512 x_scale = _mm512_set1_ps(x.scales[at]);
-  const __m512 low = _mm512_mul_ps(_mm512_cvtepi32_ps(dots[0]), w.scale[0]);
+  __m512 low;
+  if constexpr (kDotsAsFloats<kFormat>) {
+    const __m512 zero = _mm512_mul_ps(w.scale[0], _mm512_set1_ps(-kDotZero));  // once per block
+    low = _mm512_fmadd_ps(_mm512_castsi512_ps(dots[0]), w.scale[0], zero);
+  } else {
+    low = _mm512_mul_ps(_mm512_cvtepi32_ps(dots[0]), w.scale[0]);
+  }
   if constexpr (!kFormat.has_halves()) {
     sum = _mm512_fmadd_ps(low, x_scale, sum);
     if constexpr (kFormat.is_affine()) {
@@ -83,6 +102,7 @@ SPILLWAY_AVX512_INLINE __m512 add_block(__m512 sum, const __m512i* dots, const B
 // What the dot products of a block start from: the part of the codes' zero.
 template <PackedFormat kFormat>
 SPILLWAY_AVX512_INLINE __m512i first_dot(const Activations& x, size_t at, int half) {
+  if constexpr (kDotsAsFloats<kFormat>) return _mm512_castps_si512(_mm512_set1_ps(kDotZero));
   if constexpr (kFormat.is_affine()) return _mm512_setzero_si512();
   if constexpr (kFormat.has_halves()) return _mm512_set1_epi32(x.half_biases[2 * at + half]);
   return _mm512_set1_epi32(x.biases[at]);
