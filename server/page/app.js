@@ -6,8 +6,8 @@ import {kDefaults, Store} from './store.js';
 import {renderPool, renderStrip} from './strip.js';
 
 const $ = (id) => document.getElementById(id);
-const store = new Store();
 const running = new Map();      // conversation id -> {connection, message}
+const store = new Store((id) => running.has(id));
 const connections = new Map();  // conversation id -> Connection
 let current = store.conversations[0] ?? store.create();
 let modelName = '';
@@ -164,6 +164,23 @@ function remove(conversation) {
   }
 }
 
+// Another tab of this browser wrote something.
+function followOtherTabs() {
+  for (const id of running.keys()) {
+    const gone = !store.conversations.some((c) => c.id === id);
+    if (!gone) continue;
+    running.get(id).connection.stop();
+    running.delete(id);
+    connections.delete(id);
+  }
+  if (current.messages.length > 0 && !store.conversations.includes(current)) {
+    select(store.conversations[0] ?? store.create());
+  } else {
+    showConversations();
+    if (!running.has(current.id)) showMessages();
+  }
+}
+
 // ---- answers ----
 
 function send() {
@@ -224,8 +241,8 @@ function answer() {
     });
   };
   const end = () => {
+    store.save(conversation);
     if (running.get(conversation.id)?.message === message) running.delete(conversation.id);
-    store.save();
     showConversations();
     if (conversation === current) {
       showLast();
@@ -264,7 +281,7 @@ function answer() {
       end();
     },
   });
-  store.save();
+  store.save(conversation);
   showConversations();
   showMessages();
 }
@@ -272,10 +289,10 @@ function answer() {
 function stop(conversation) {
   const entry = running.get(conversation.id);
   if (!entry) return;
-  running.delete(conversation.id);
   entry.connection.stop();
   if (entry.message.text === '') entry.message.error = 'Stopped before the first word.';
-  store.save();
+  store.save(conversation);
+  running.delete(conversation.id);
   showConversations();
   if (conversation === current) {
     showLast();
@@ -393,7 +410,9 @@ function wire() {
     openSidebar(!document.body.classList.contains('sidebar-open')));
   $('shade').addEventListener('click', () => openSidebar(false));
   $('open-settings').addEventListener('click', openSettings);
-  $('settings').addEventListener('close', takeSettings);
+  // Only Done takes them: Esc and Cancel close the dialog without.
+  $('settings').querySelector('form').addEventListener('submit', takeSettings);
+  $('cancel-settings').addEventListener('click', () => $('settings').close());
   $('reset-settings').addEventListener('click', () => fillSettings(kDefaults));
   $('composer').addEventListener('submit', (event) => {
     event.preventDefault();
@@ -423,6 +442,7 @@ function wire() {
 }
 
 wire();
+store.watch(followOtherTabs);
 showConversations();
 showMessages();
 fitPrompt();

@@ -14,35 +14,13 @@ from websockets.sync.client import connect
 from harness import free_port
 
 
-class Browser:
-    def __init__(self, width=1280, height=860, dark=False, mobile=False):
-        program = shutil.which("chromium") or shutil.which("chromium-browser")
-        if program is None:
-            raise RuntimeError("no chromium: run tools/setup --test")
-        self.profile = tempfile.TemporaryDirectory()
-        port = free_port()
-        self.process = subprocess.Popen(
-            [program, "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run",
-             "--disable-dev-shm-usage", "--disable-background-networking",
-             f"--remote-debugging-port={port}", f"--user-data-dir={self.profile.name}",
-             f"--window-size={width},{height}", "about:blank"],
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        page = None
-        for _ in range(300):
-            try:
-                with urllib.request.urlopen(f"http://127.0.0.1:{port}/json/list") as reply:
-                    pages = [p for p in json.load(reply) if p["type"] == "page"]
-                    page = pages[0]["webSocketDebuggerUrl"] if pages else None
-            except OSError:
-                pass
-            if page:
-                break
-            time.sleep(0.1)
-        if page is None:
-            raise RuntimeError("chromium did not start")
-        self.socket = connect(page, max_size=None)
+class Tab:
+    """One page. `problems` is what its console complains about."""
+
+    def __init__(self, url, width, height, dark, mobile):
+        self.socket = connect(url, max_size=None)
         self.last_id = 0
-        self.problems = []  # what the page's console complains about
+        self.problems = []
         self.call("Page.enable")
         self.call("Runtime.enable")
         self.call("Log.enable")
@@ -102,8 +80,50 @@ class Browser:
         pathlib.Path(path).parent.mkdir(parents=True, exist_ok=True)
         pathlib.Path(path).write_bytes(base64.b64decode(data))
 
+
+class Browser(Tab):
+    """A browser with a profile of its own; itself its first tab."""
+
+    def __init__(self, width=1280, height=860, dark=False, mobile=False):
+        program = shutil.which("chromium") or shutil.which("chromium-browser")
+        if program is None:
+            raise RuntimeError("no chromium: run tools/setup --test")
+        self.profile = tempfile.TemporaryDirectory()
+        port = free_port()
+        self.process = subprocess.Popen(
+            [program, "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run",
+             "--disable-dev-shm-usage", "--disable-background-networking",
+             f"--remote-debugging-port={port}", f"--user-data-dir={self.profile.name}",
+             f"--window-size={width},{height}", "about:blank"],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        page = None
+        for _ in range(300):
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}/json/list") as reply:
+                    pages = [p for p in json.load(reply) if p["type"] == "page"]
+                    page = pages[0]["webSocketDebuggerUrl"] if pages else None
+            except OSError:
+                pass
+            if page:
+                break
+            time.sleep(0.1)
+        if page is None:
+            raise RuntimeError("chromium did not start")
+        self.look = (width, height, dark, mobile)
+        self.debugger = f"http://127.0.0.1:{port}"
+        self.tabs = []
+        super().__init__(page, *self.look)
+
+    def new_tab(self):
+        """Another tab, which shares the storage."""
+        request = urllib.request.Request(self.debugger + "/json/new?about:blank", method="PUT")
+        with urllib.request.urlopen(request) as reply:
+            self.tabs.append(Tab(json.load(reply)["webSocketDebuggerUrl"], *self.look))
+        return self.tabs[-1]
+
     def close(self):
-        self.socket.close()
+        for tab in [*self.tabs, self]:
+            tab.socket.close()
         self.process.terminate()
         self.process.wait(20)
         self.profile.cleanup()

@@ -88,6 +88,74 @@ class Page(unittest.TestCase):
             self.ask(browser, "Hello")
             self.wait_answered(browser)
 
+    def test_two_tabs_keep_each_others_conversations(self):
+        def titles(tab):
+            return tab.run("[...document.querySelectorAll('.chat-item .name')]"
+                           ".map(n => n.textContent)")
+
+        def messages(tab):
+            return tab.run("document.querySelectorAll('.message').length")
+        with Browser() as first:
+            first.open(self.server.url + "/")
+            self.fast(first)
+            first.open(self.server.url + "/")
+            self.ask(first, "Name a river.")
+            self.wait_answered(first)
+            second = first.new_tab()
+            second.open(self.server.url + "/")
+            self.assertEqual(titles(second), ["Name a river."])
+            second.run("document.getElementById('new-chat').click()")
+            self.ask(second, "Name a tree.")
+            self.wait_answered(second)
+            # The first tab sees it without a reload, stays where it is, and goes on.
+            first.wait("document.querySelectorAll('.chat-item').length === 2")
+            self.assertEqual(first.run("document.getElementById('chat-title').textContent"),
+                             "Name a river.")
+            self.ask(first, "Name another river.")
+            self.wait_answered(first)
+            for tab in (first, second):
+                tab.open(self.server.url + "/")
+                self.assertEqual(titles(tab), ["Name a tree.", "Name a river."])
+                tab.run("document.querySelectorAll('.chat-item .name')[1].click()")
+                self.assertEqual(messages(tab), 4)
+            # What one deletes does not come back with what the other keeps.
+            second.run("document.querySelectorAll('.chat-item .remove')[0].click()")
+            first.wait("document.querySelectorAll('.chat-item').length === 1")
+            self.ask(first, "And one more river.")
+            self.wait_answered(first)
+            second.wait("document.querySelectorAll('.message').length === 6")
+            first.open(self.server.url + "/")
+            self.assertEqual(titles(first), ["Name a river."])
+            self.assertEqual(first.problems + second.problems, [])
+
+    def test_escape_and_cancel_leave_the_settings_as_they_were(self):
+        kept = "JSON.parse(localStorage.getItem('spillway.settings')).temperature"
+        change = """document.getElementById('open-settings').click();
+            document.querySelector('#settings [name=temperature]').value = '0.5'"""
+        is_closed = "!document.getElementById('settings').open"
+        with Browser() as browser:
+            browser.open(self.server.url + "/")
+            self.fast(browser)
+            browser.open(self.server.url + "/")
+            browser.run(change)
+            browser.press("Escape")
+            browser.wait(is_closed)
+            self.assertEqual(browser.run(kept), 0)
+            browser.run(change)
+            browser.picture(self.pictures / "page-settings.png")
+            browser.run("document.getElementById('cancel-settings').click()")
+            browser.wait(is_closed)
+            self.assertEqual(browser.run(kept), 0)
+            # Opened again it shows what holds, and Enter in a field means Done.
+            browser.run("document.getElementById('open-settings').click()")
+            self.assertEqual(browser.run(
+                "document.querySelector('#settings [name=temperature]').value"), "0")
+            browser.run("""document.querySelector('#settings [name=temperature]').value = '0.5';
+                document.querySelector('#settings [name=temperature]').focus()""")
+            browser.press("Enter")
+            browser.wait(is_closed)
+            self.assertEqual(browser.run(kept), 0.5)
+
     def test_phone_width_and_dark_theme(self):
         with Browser(width=390, height=780, dark=True, mobile=True) as browser:
             browser.open(self.server.url + "/")
