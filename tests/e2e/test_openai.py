@@ -58,6 +58,20 @@ class OpenAiClient(unittest.TestCase):
         self.assertEqual(with_usage[-1].choices, [])
         self.assertEqual(with_usage[-1].usage.completion_tokens, whole.usage.completion_tokens)
 
+    # case A8
+    def test_streamed_choices_carry_their_index_and_end_once(self):
+        ask = {"max_tokens": 12, "temperature": 1.0, "seed": 11, "n": 3}
+        whole = self.chat("Name a colour.", **ask)
+        texts, ends = {}, []
+        for chunk in self.chat("Name a colour.", stream=True, **ask):
+            for choice in chunk.choices:
+                self.assertNotIn(choice.index, [index for index, _ in ends])
+                texts[choice.index] = texts.get(choice.index, "") + (choice.delta.content or "")
+                if choice.finish_reason:
+                    ends.append((choice.index, choice.finish_reason))
+        self.assertEqual(texts, {c.index: c.message.content for c in whole.choices})
+        self.assertEqual(dict(ends), {c.index: c.finish_reason for c in whole.choices})
+
     def test_seeded_answers_repeat_and_choices_differ(self):
         def texts():
             reply = self.chat("Name an animal.", max_tokens=16, temperature=1.0, seed=7, n=3)
