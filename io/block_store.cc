@@ -25,7 +25,7 @@ struct Opener {
 
   std::string path() const { return options.directory + kFileName; }
   Result<std::shared_ptr<File>> open_file() {
-    return ring.open(path(), {.create = true, .lock = true});
+    return ring.open(path(), {.create = !options.existing, .lock = true});
   }
   Task<Result<Superblock>> read_superblock_at(std::shared_ptr<File> file, uint64_t offset);
   Task<Result<Superblock>> find_superblock(std::shared_ptr<File> file);
@@ -33,6 +33,8 @@ struct Opener {
   Result<PageStore::Opened> make_new(std::shared_ptr<File> file, const Geometry& geometry);
   Task<PageStore::Opened> load(std::shared_ptr<File> file, Superblock superblock,
                                Geometry geometry);
+  Task<Result<PageStore::Opened>> open();
+  Task<Result<PageStore::Opened>> find_existing();
   Task<Result<PageStore::Opened>> find_store(Geometry planned);
 };
 
@@ -129,6 +131,15 @@ Task<PageStore::Opened> Opener::load(std::shared_ptr<File> file, Superblock supe
                               Entropy(seed)};
 }
 
+Task<Result<PageStore::Opened>> Opener::find_existing() {
+  auto file = open_file();
+  if (!file) co_return file.error();
+  const auto superblock = co_await find_superblock(*file);
+  if (!superblock)
+    co_return Error{superblock.error().code, path() + ": " + superblock.error().message};
+  co_return co_await load(std::move(*file), *superblock, geometry_of(*superblock));
+}
+
 Task<Result<PageStore::Opened>> Opener::find_store(Geometry planned) {
   auto file = open_file();
   if (!file) co_return file.error();
@@ -162,6 +173,13 @@ Task<Result<PageStore::Opened>> Opener::find_store(Geometry planned) {
   co_return co_await load(std::move(*file), *superblock, kept);
 }
 
+Task<Result<PageStore::Opened>> Opener::open() {
+  if (options.existing) co_return co_await find_existing();
+  const auto planned = plan_geometry(options.bytes, options.slot_bytes, options.page_tokens);
+  if (!planned) co_return planned.error();
+  co_return co_await find_store(*planned);
+}
+
 }  // namespace
 
 Task<Result<std::unique_ptr<BlockStore>>> BlockStore::open(BlockStoreOptions options,
@@ -173,11 +191,10 @@ Task<Result<std::unique_ptr<BlockStore>>> BlockStore::open(BlockStoreOptions opt
     CHECK(i == 0 || options.slot_bytes[i - 1] < options.slot_bytes[i]);
   }
   CHECK(options.page_tokens <= kSlotTokensMax);
-  const auto planned = plan_geometry(options.bytes, options.slot_bytes, options.page_tokens);
-  if (!planned) co_return planned.error();
   Opener opener{options, loop, ring};
-  auto opened = co_await opener.find_store(*planned);
+  auto opened = co_await opener.open();
   if (!opened) co_return opened.error();
+  if (options.existing) options.bytes = opened->geometry.file_bytes;
   const std::shared_ptr<File> file = opened->file;
   const bool is_new = opened->superblock.sequence == 0;
   const uint64_t file_bytes = opened->geometry.file_bytes;

@@ -67,6 +67,9 @@ struct BlockStoreOptions {
   uint32_t page_tokens = 16;         // of the usual page: sizes the index
   std::chrono::nanoseconds read_deadline = std::chrono::seconds(2);
   std::chrono::nanoseconds write_deadline = std::chrono::seconds(10);
+  // For tools: the store as it is, whatever its size. kNotFound or kCorrupt instead of making one
+  // or setting one aside; `bytes` is not looked at.
+  bool existing = false;
   std::optional<uint64_t> seed;  // of ids and secret, for simulations that replay; else random
 };
 

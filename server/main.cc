@@ -24,6 +24,8 @@ int main(int argc, char** argv) {
     case Command::kTokenize:
       if (line->tokenize.text.empty()) line->tokenize.from_stdin = isatty(STDIN_FILENO) == 0;
       return tokenize_command(line->tokenize);
+    case Command::kStore:
+      return store_command(line->store);
     case Command::kTemplate:
       return template_command(line->render, std::cout, std::cerr);
     case Command::kVersion:

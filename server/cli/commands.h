@@ -10,6 +10,7 @@ namespace spillway::server {
 int serve_command(const ServeOptions& options, char** argv);
 int chat_command(const ChatOptions& options);
 int inspect_command(const InspectOptions& options);
+int store_command(const StoreOptions& options);
 int tokenize_command(const TokenizeOptions& options);
 
 }  // namespace spillway::server

@@ -195,6 +195,37 @@ void add_tools(CLI::App& app, CommandLine& out) {
   app.add_subcommand("version", "Print the version");
 }
 
+void add_store(CLI::App& app, StoreOptions& options) {
+  CLI::App* store = app.add_subcommand("store", "Look at the pages kept on NVMe, or remove some");
+  store->require_subcommand(1);
+  const auto add = [&](const char* name, const char* help, StoreAction action) {
+    CLI::App* sub = store->add_subcommand(name, help);
+    sub->add_option("--kv-nvme-dir", options.directory, "Where the store is")
+        ->required()
+        ->check(CLI::ExistingDirectory)
+        ->type_name("DIR");
+    sub->callback([&options, action] { options.action = action; });
+    return sub;
+  };
+  add("ls", "Models and namespaces, and what they hold", StoreAction::kList);
+  add("verify", "Read every page; remove those whose bytes do not verify (exit code 1)",
+      StoreAction::kVerify);
+  add("stats", "Sizes and counts", StoreAction::kStats);
+  CLI::App* rm = add("rm", "Remove pages", StoreAction::kRemove);
+  auto* which = rm->add_option_group("which");
+  which->add_flag("--all", options.all, "All pages");
+  const auto not_empty = [](const std::string& text) {
+    return text.empty() ? std::string("must not be empty") : std::string();
+  };
+  which->add_option("--namespace", options.name_space, "Of namespaces that begin so in ls")
+      ->check(not_empty)
+      ->type_name("ID");
+  which->add_option("--of-model", options.model, "Of models that begin so in ls")
+      ->check(not_empty)
+      ->type_name("ID");
+  which->require_option(1);
+}
+
 }  // namespace
 
 std::optional<CommandLine> parse_command_line(int argc, char** argv, int& exit_code) {
@@ -209,6 +240,7 @@ std::optional<CommandLine> parse_command_line(int argc, char** argv, int& exit_c
   CLI::App* chat = app.add_subcommand("chat", "Chat with a model in this terminal");
   add_chat(*chat, out.chat);
   add_tools(app, out);
+  add_store(app, out.store);
   app.footer(
       "Try:  spillway serve --port 8000\n      spillway chat\n"
       "      spillway serve --help");
@@ -228,6 +260,7 @@ std::optional<CommandLine> parse_command_line(int argc, char** argv, int& exit_c
                 : name == "inspect"  ? Command::kInspect
                 : name == "tokenize" ? Command::kTokenize
                 : name == "template" ? Command::kTemplate
+                : name == "store"    ? Command::kStore
                                      : Command::kVersion;
   return out;
 }

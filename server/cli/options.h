@@ -60,7 +60,18 @@ struct TokenizeOptions {
   bool parse_special = false;
 };
 
-enum class Command : uint8_t { kServe, kChat, kInspect, kTokenize, kTemplate, kVersion };
+enum class StoreAction : uint8_t { kList, kVerify, kStats, kRemove };
+
+struct StoreOptions {
+  StoreAction action = StoreAction::kList;
+  std::string directory;
+  // Which pages rm removes: all, or by the beginning of what ls prints.
+  bool all = false;
+  std::string name_space;
+  std::string model;
+};
+
+enum class Command : uint8_t { kServe, kChat, kInspect, kTokenize, kTemplate, kStore, kVersion };
 
 struct CommandLine {
   Command command = Command::kServe;
@@ -69,6 +80,7 @@ struct CommandLine {
   InspectOptions inspect;
   TokenizeOptions tokenize;
   TemplateOptions render;
+  StoreOptions store;
 };
 
 // Parses; prints help or what is wrong. Nothing: exit with `exit_code`.
