@@ -281,7 +281,10 @@ void PrefixTree::adopt_page(Entry& entry, uint32_t group, WindowPages::Place pla
   if (entry.pages[group] == kNoPage) {
     pool.move(ours, PageState::kSealed);
     entry.pages[group] = ours;
-    if (is_window) windows_[group].set_place(ours, place);
+    if (is_window) {
+      windows_[group].store(ours, place.node->space->tenant);
+      windows_[group].set_place(ours, place);
+    }
   } else {
     pool.release(ours);
     ours = entry.pages[group];

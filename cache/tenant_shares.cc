@@ -25,7 +25,7 @@ void TenantShares::charge(uint32_t tenant) {
   (last_ == kNone ? first_ : tenants_[last_].after) = tenant;
   last_ = tenant;
   ++active_;
-  while (tenants_[first_].last_charge + kActiveTurnovers * pages_ < charges_) unlink(first_);
+  while (tenants_[first_].last_charge + active_turnovers_ * pages_ < charges_) unlink(first_);
 }
 
 void TenantShares::discharge(uint32_t tenant) {

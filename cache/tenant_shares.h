@@ -1,6 +1,6 @@
 // How many pages of a tier each tenant has, and who has more than a fair share (case I2): all that
 // is stored, divided by the tenants that are active. A tenant with pages is active until the tier
-// was filled kActiveTurnovers times since it last stored one; then all its pages are over its
+// was filled `active_turnovers` times since it last stored one; then all its pages are over its
 // share.
 //
 // So a tenant that floods the tier takes free room and what others leave of their shares, and then
@@ -15,6 +15,9 @@ namespace spillway::cache {
 class TenantShares {
  public:
   static constexpr uint64_t kActiveTurnovers = 16;
+
+  explicit TenantShares(uint64_t active_turnovers = kActiveTurnovers)
+      : active_turnovers_(active_turnovers) {}
 
   void charge(uint32_t tenant);     // it stored a page
   void discharge(uint32_t tenant);  // REQUIRES: charged
@@ -36,6 +39,7 @@ class TenantShares {
   };
   void unlink(uint32_t tenant);
 
+  uint64_t active_turnovers_;
   std::vector<Tenant> tenants_;
   uint32_t first_ = kNone, last_ = kNone;  // active ones, by their last charge
   uint32_t active_ = 0;

@@ -1,5 +1,6 @@
 // Walks the whole prefix tree and compares it with what its counters, lists and pools say. Nothing
 // is believed: keys are made again from tokens, pins are counted again from leases.
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -210,6 +211,11 @@ class TreeCheck {
     if (tree_.groups_[group].window == 0) return;
     if (listed_[group] != tree_.windows_[group].listed_count()) {
       fail("a page is listed as evictable that is not in the tree");
+    }
+    const uint64_t here =
+        static_cast<uint64_t>(std::count(seen_[group].begin(), seen_[group].end(), true));
+    if (tree_.windows_[group].shares().pages() != here) {
+      fail("tenants are charged for another number of window pages");
     }
     for (const auto& [identity, space] : tree_.spaces_) check_soft_windows(space->root, group);
   }

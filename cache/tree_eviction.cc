@@ -99,7 +99,7 @@ void PrefixTree::shorten_soft_leases(Node& node) {
 
 void PrefixTree::release_page(Entry& entry, uint32_t group) {
   const PageId page = entry.pages[group];
-  if (groups_[group].window > 0 && windows_[group].listed(page)) windows_[group].unlist(page);
+  if (groups_[group].window > 0) windows_[group].erase(page);
   groups_[group].pool->release(page);
   entry.pages[group] = kNoPage;
   entry.keep[group] = false;
@@ -108,7 +108,7 @@ void PrefixTree::release_page(Entry& entry, uint32_t group) {
 
 bool PrefixTree::evict_one(uint32_t group) {
   if (groups_[group].window > 0) {
-    const PageId page = windows_[group].oldest();
+    const PageId page = windows_[group].next_to_go();
     if (page == kNoPage) return false;
     const WindowPages::Place place = windows_[group].place(page);
     release_page(place.node->at(place.position), group);

@@ -52,7 +52,7 @@ class ValuePolicy final : public EvictionPolicy {
  private:
   static constexpr double kTrustMin = 1.0 / 64;
   static constexpr double kScoreGain = 4;  // trust changes e-fold by a quarter of the tier's pages
-  static constexpr double kRetry = 1.0 / 128;   // of a page won, for each page stored
+  static constexpr double kRetry = 1.0 / 128;  // of a page won, for each page stored
   static constexpr double kGapPages = 20'000;  // the measure of t forgets over so many pages
 
   double rank(const EvictionCandidate& page) const;

@@ -4,31 +4,37 @@
 
 namespace spillway::cache {
 
+void WindowPages::store(PageId page, uint32_t tenant) {
+  Link& link = links_[index_of(page)];
+  link.key = index_of(page);
+  link.tenant = tenant;
+  shares_->charge(tenant);
+}
+
+void WindowPages::erase(PageId page) {
+  if (listed(page)) unlist(page);
+  shares_->discharge(links_[index_of(page)].tenant);
+}
+
 void WindowPages::list(PageId page, bool session) {
   Link& link = links_[index_of(page)];
   CHECK(!link.listed);
-  Ends& ends = ends_[session];
   link.listed = true;
-  link.session = session;
-  link.older = ends.newest;
-  link.newer = kNoPage;
-  (ends.newest == kNoPage ? ends.oldest : links_[index_of(ends.newest)].newer) = page;
-  ends.newest = page;
-  ++listed_count_;
+  link.hold = session ? Hold::kSession : Hold::kNone;
+  link.policy_rank = static_cast<double>(++listings_);
+  queue_->add(link);
 }
 
 void WindowPages::unlist(PageId page) {
   Link& link = links_[index_of(page)];
   CHECK(link.listed);
-  Ends& ends = ends_[link.session];
-  (link.older == kNoPage ? ends.oldest : links_[index_of(link.older)].newer) = link.newer;
-  (link.newer == kNoPage ? ends.newest : links_[index_of(link.newer)].older) = link.older;
+  queue_->remove(link);
   link.listed = false;
-  --listed_count_;
 }
 
-PageId WindowPages::oldest() const {
-  return ends_[0].oldest != kNoPage ? ends_[0].oldest : ends_[1].oldest;
+PageId WindowPages::next_to_go() const {
+  const EvictionCandidate* front = queue_->front();
+  return front == nullptr ? kNoPage : PageId{static_cast<uint32_t>(front->key)};
 }
 
 }  // namespace spillway::cache

@@ -197,26 +197,44 @@ Hold NaiveCache::hold(const Path& page) const {
   return hold;
 }
 
-uint64_t NaiveCache::pages_of_tenant(const std::string& tenant) const {
-  return static_cast<uint64_t>(
-      std::count_if(cached_.begin(), cached_.end(),
-                    [&](const auto& entry) { return entry.first.first == tenant; }));
+std::string NaiveCache::tenant_of(const Path& path) {
+  return path.first.front() == kTransient ? "" : path.first;
 }
 
-// A page is stored for the tenant: it is active. Tenants for which nothing was stored while the
-// cache was filled 16 times are active no more.
-void NaiveCache::charge(const std::string& tenant) {
-  active_[tenant] = ++charges_;
+// Pages by tenant: in a window group's pool, or (kEntries) of paths as such.
+std::map<std::string, uint64_t> NaiveCache::pages_by_tenant(uint32_t group) const {
+  std::map<std::string, uint64_t> pages;
+  for (const auto& [path, cached] : cached_) {
+    const bool counts =
+        group == kEntries ? path.first.front() != kTransient : cached.present[group];
+    if (counts) ++pages[tenant_of(path)];
+  }
+  return pages;
+}
+
+// A page is stored for the path's tenant: it is active. Tenants for which nothing was stored while
+// the cache was filled 16 times (window pages: 256) are active no more.
+void NaiveCache::charge(const Path& path, uint32_t group) {
+  Shares& shares = shares_[group];
+  shares.active[tenant_of(path)] = ++shares.charges;
   uint64_t pages = 0;
-  for (const auto& [path, cached] : cached_) pages += path.first.front() != kTransient;
-  std::erase_if(active_, [&](const auto& entry) { return entry.second + 16 * pages < charges_; });
+  for (const auto& [tenant, count] : pages_by_tenant(group)) pages += count;
+  const uint64_t turnovers = group == kEntries ? 16 : 256;
+  std::erase_if(shares.active, [&](const auto& entry) {
+    return entry.second + turnovers * pages < shares.charges;
+  });
 }
 
-bool NaiveCache::is_over_share(const std::string& tenant) const {
-  uint64_t active = 0, pages = 0;
-  for (const auto& [name, last] : active_) active += pages_of_tenant(name) > 0;
-  for (const auto& [path, cached] : cached_) pages += path.first.front() != kTransient;
-  return !active_.contains(tenant) || pages_of_tenant(tenant) * active > pages;
+bool NaiveCache::is_over_share(const Path& path, uint32_t group) const {
+  const std::map<std::string, uint64_t> by_tenant = pages_by_tenant(group);
+  const auto& active = shares_[group].active;
+  uint64_t tenants = 0, pages = 0;
+  for (const auto& [tenant, count] : by_tenant) {
+    pages += count;
+    tenants += active.contains(tenant);
+  }
+  const std::string tenant = tenant_of(path);
+  return !active.contains(tenant) || by_tenant.at(tenant) * tenants > pages;
 }
 
 NaiveCache::Path NaiveCache::lru_victim() const {
@@ -225,7 +243,7 @@ NaiveCache::Path NaiveCache::lru_victim() const {
   const Path* victim = nullptr;
   for (const auto& [path, cached] : cached_) {
     if (!may_go(path)) continue;
-    const Order order{!is_over_share(path.first), hold(path), cached.used};
+    const Order order{!is_over_share(path, kEntries), hold(path), cached.used};
     if (!best || order < *best) best = order, victim = &path;
   }
   return *victim;
@@ -244,9 +262,9 @@ NaiveCache::Path NaiveCache::followed_victim() const {
     if (!may_go(path)) throw std::logic_error("a page went that is pinned or has children");
     bool other_over = false;
     for (const auto& [other, page] : cached_) {
-      other_over = other_over || (may_go(other) && is_over_share(other.first));
+      other_over = other_over || (may_go(other) && is_over_share(other, kEntries));
     }
-    if (other_over && !is_over_share(path.first)) {
+    if (other_over && !is_over_share(path, kEntries)) {
       throw std::logic_error("a tenant within its share lost a page");
     }
     return path;
@@ -254,16 +272,21 @@ NaiveCache::Path NaiveCache::followed_victim() const {
   throw std::logic_error("a page went that was not there");
 }
 
+// The first listed of a tenant over its share; of all, if there is none. Sessions' pages after.
+NaiveCache::Path NaiveCache::window_victim(uint32_t group) const {
+  for (bool over : {true, false}) {
+    for (const auto& list : lists_) {
+      for (const auto& [path, listed_group] : list) {
+        if (listed_group == group && (!over || is_over_share(path, group))) return path;
+      }
+    }
+  }
+  throw std::logic_error("no window page is listed");
+}
+
 void NaiveCache::evict_one(uint32_t group) {
   if (shape_.windows[group] > 0) {
-    const auto& list = lists_[0].empty() ? lists_[1] : lists_[0];
-    auto at = std::find_if(list.begin(), list.end(),
-                           [&](const Listed& listed) { return listed.second == group; });
-    if (at == list.end()) {
-      at = std::find_if(lists_[1].begin(), lists_[1].end(),
-                        [&](const Listed& listed) { return listed.second == group; });
-    }
-    const Path page = at->first;
+    const Path page = window_victim(group);
     unlist(page, group);
     cached_.at(page).present[group] = cached_.at(page).keep[group] = false;
   } else {
@@ -393,10 +416,14 @@ void NaiveCache::commit(Handle sequence, const std::vector<TokenId>& tokens) {
         break;
       }
       cached_[page].used = tick_;
-      if (page.first.front() != kTransient) charge(page.first);
+      if (page.first.front() != kTransient) charge(page, kEntries);
     }
     for (uint32_t g = 0; g < groups(); ++g) {
       if (position < sequence->first[g]) continue;
+      if (!cached_[page].present[g] && shape_.windows[g] > 0) {
+        cached_[page].present[g] = true;
+        charge(page, g);
+      }
       cached_[page].present[g] = true;
       unlist(page, g);
     }

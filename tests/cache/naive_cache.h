@@ -73,6 +73,11 @@ class NaiveCache {
     bool has_window = false;
     bool pinned = false;  // a prefix that is to be kept
   };
+  static constexpr uint32_t kEntries = kGroupsMax;  // paths as such, in place of a group
+  struct Shares {
+    std::map<std::string, uint64_t> active;  // tenant -> its last charge
+    uint64_t charges = 0;
+  };
   using Listed = std::pair<Path, uint32_t>;  // of a window group
 
   static Path prefix(const Path& path, uint32_t pages);
@@ -93,9 +98,11 @@ class NaiveCache {
   void remove_leaf(const Path& page);
   void remove_useless();
   Hold hold(const Path& page) const;
-  void charge(const std::string& tenant);
-  bool is_over_share(const std::string& tenant) const;
-  uint64_t pages_of_tenant(const std::string& tenant) const;
+  static std::string tenant_of(const Path& path);
+  std::map<std::string, uint64_t> pages_by_tenant(uint32_t group) const;
+  void charge(const Path& path, uint32_t group);
+  bool is_over_share(const Path& path, uint32_t group) const;
+  Path window_victim(uint32_t group) const;
   Path lru_victim() const;
   Path followed_victim() const;
   void evict_one(uint32_t group);
@@ -110,8 +117,7 @@ class NaiveCache {
   std::array<std::list<Listed>, 2> lists_;  // [session]; the first goes first
   uint64_t tick_ = 0;
   uint64_t transient_ = 0;
-  std::map<std::string, uint64_t> active_;  // tenant -> its last charge
-  uint64_t charges_ = 0;
+  std::array<Shares, kGroupsMax + 1> shares_;  // [group], [kEntries]
   std::list<uint64_t>* gone_ = nullptr;
   KeyOf key_of_;
 };

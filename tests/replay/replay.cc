@@ -9,6 +9,7 @@
 #include "lower_tier.h"
 #include "observed_policy.h"
 #include "optimum_policy.h"
+#include "runtime/check.h"
 
 namespace spillway::replay {
 namespace {
@@ -102,11 +103,12 @@ class Replay {
     result_.compute_seconds += compute;
     result_.compute_seconds_cold += compute_seconds(options_.costs, 0, input);
     result_.first_token_seconds.push_back(load_seconds + compute);
-    // Prompts that are longer than the device stay out of it.
+    // Of a prompt that is longer than the device, what fits.
     const std::span<const TokenId> rest = std::span(tokens).subspan(sequence->size());
-    if (cache_->reserve(*sequence, static_cast<uint32_t>(rest.size()))) {
-      cache_->commit(*sequence, rest);
-    }
+    const size_t room = size_t{options_.device_blocks} * kPage + 1 - sequence->size();
+    const std::span<const TokenId> kept = rest.first(std::min(rest.size(), room));
+    CHECK(cache_->reserve(*sequence, static_cast<uint32_t>(kept.size())));
+    cache_->commit(*sequence, kept);
     cache_->release(std::move(sequence));
   }
 

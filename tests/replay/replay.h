@@ -28,7 +28,7 @@ struct ReplayOptions {
   // Nothing: the optimum that knows the future (Belady's, on leaves).
   std::optional<cache::EvictionPolicyKind> policy = cache::EvictionPolicyKind::kValue;
   uint32_t device_blocks = 3000, host_blocks = 0, nvme_blocks = 0;
-  Costs costs;
+  Costs costs = {};
 };
 
 struct ReplayResult {
