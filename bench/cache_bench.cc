@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "cache/kv_cache.h"
-#include "cache/lru_policy.h"
 
 namespace spillway::cache {
 namespace {
@@ -18,7 +17,8 @@ constexpr uint32_t kLong = 32 * 1024;  // tokens
 
 class Cache {
  public:
-  explicit Cache(uint32_t capacity, uint32_t window = 0) {
+  explicit Cache(uint32_t capacity, uint32_t window = 0,
+                 EvictionPolicyKind policy = EvictionPolicyKind::kValue) {
     KvCacheOptions options;
     for (uint32_t g = 0; g < (window > 0 ? 2 : 1); ++g) {
       kernels::KvGroupLayout layout;
@@ -30,7 +30,8 @@ class Cache {
       memory_.emplace_back(static_cast<std::byte*>(std::aligned_alloc(4096, bytes)), &std::free);
       options.groups.push_back({layout, memory_.back().get(), capacity});
     }
-    cache_ = std::make_unique<KvCache>(std::move(options), std::make_unique<LruPolicy>());
+    cache_ = std::make_unique<KvCache>(std::move(options),
+                                       make_eviction_policy(policy, {.capacity = capacity}));
   }
 
   KvCache& operator*() { return *cache_; }
@@ -116,9 +117,11 @@ void begin_and_release_32k_tokens(benchmark::State& state) {
 }
 BENCHMARK(begin_and_release_32k_tokens)->Unit(benchmark::kMicrosecond);
 
-// Prompts that were never seen, in a pool that is full: each page inserted evicts one.
+// Prompts that were never seen, in a pool that is full: each page inserted evicts one. Arguments:
+// window, policy (EvictionPolicyKind).
 void insert_and_evict_8k_tokens(benchmark::State& state) {
-  Cache cache(4096, static_cast<uint32_t>(state.range(0)));
+  Cache cache(4096, static_cast<uint32_t>(state.range(0)),
+              static_cast<EvictionPolicyKind>(state.range(1)));
   uint32_t seed = 0;
   for (; seed < 10; ++seed) cache.run(tokens_of(8192, seed));
   for (auto _ : state) {
@@ -129,7 +132,12 @@ void insert_and_evict_8k_tokens(benchmark::State& state) {
   }
   state.SetItemsProcessed(state.iterations() * (8192 / kPage));
 }
-BENCHMARK(insert_and_evict_8k_tokens)->Arg(0)->Arg(512)->Unit(benchmark::kMicrosecond);
+BENCHMARK(insert_and_evict_8k_tokens)
+    ->Args({0, 0})
+    ->Args({0, 1})
+    ->Args({0, 2})
+    ->Args({512, 2})
+    ->Unit(benchmark::kMicrosecond);
 
 // What one decode step costs the cache for each sequence.
 void decode_one_token(benchmark::State& state) {
