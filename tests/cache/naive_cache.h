@@ -64,6 +64,8 @@ class NaiveCache {
  private:
   // A page of a path: the namespace and all tokens up to the page's end.
   using Path = std::pair<std::string, std::vector<TokenId>>;
+  // The namespace of sequences when prefix caching is off starts like this.
+  static constexpr char kTransient = '#';
   struct Cached {
     uint64_t used = 0;
     std::array<bool, kGroupsMax> present{}, keep{};
