@@ -1,24 +1,17 @@
-// A chat in the terminal, with the model in this process.
+// A chat in the terminal.
 
-#include <poll.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include <boost/json.hpp>
 #include <chrono>
-#include <condition_variable>
 #include <cstdio>
-#include <cstring>
-#include <deque>
-#include <iostream>
-#include <mutex>
+#include <optional>
+#include <utility>
 
 #include "runtime/log.h"
-#include "server/api/chat_prompt.h"
-#include "server/api/generation.h"
-#include "server/api/random_id.h"
+#include "server/cli/chat_source.h"
 #include "server/cli/commands.h"
-#include "server/cli/load_model.h"
 
 namespace spillway::server {
 namespace {
@@ -38,30 +31,6 @@ void take_interrupts() {
   sigaction(SIGINT, &action, nullptr);
 }
 
-// Outputs from the engine thread to the terminal's.
-class Inbox final : public scheduler::OutputSink {
- public:
-  void on_output(scheduler::Output output) override {
-    const std::lock_guard lock(mutex_);
-    outputs_.push_back(std::move(output));
-    arrived_.notify_one();
-  }
-  // Waits a moment for the next one.
-  std::optional<scheduler::Output> next() {
-    std::unique_lock lock(mutex_);
-    arrived_.wait_for(lock, std::chrono::milliseconds(50), [&] { return !outputs_.empty(); });
-    if (outputs_.empty()) return std::nullopt;
-    scheduler::Output output = std::move(outputs_.front());
-    outputs_.pop_front();
-    return output;
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable arrived_;
-  std::deque<scheduler::Output> outputs_;  // bounded by the answer's length
-};
-
 struct Style {  // escape sequences, empty when the output is no terminal
   const char* prompt = "";
   const char* dim = "";
@@ -78,8 +47,7 @@ constexpr const char* kHelp =
 
 class Chat {
  public:
-  Chat(const ChatOptions& options, LoadedModel model)
-      : options_(options), model_(std::move(model.served)), system_(options.system) {
+  Chat(ChatSource& source, std::string system) : source_(source), system_(std::move(system)) {
     if (isatty(STDOUT_FILENO)) style_ = {"\033[1;36m", "\033[2m", "\033[33m", "\033[0m"};
     reset();
   }
@@ -164,75 +132,52 @@ class Chat {
     return true;
   }
 
-  ApiResult<scheduler::Request> make() {
-    ChatPrompt prompt;
-    prompt.messages = messages_;
-    auto tokens = encode_chat(*model_, std::move(prompt));
-    if (!tokens) return tokens.error();
-    Generation generation;
-    generation.sampling.temperature = static_cast<float>(options_.temperature);
-    generation.sampling.top_p = static_cast<float>(options_.top_p);
-    generation.sampling.seed = model_->seed ? *model_->seed : random_u64();
-    if (options_.max_tokens > 0) generation.max_tokens = options_.max_tokens;
-    auto request = make_request(generation, *model_, std::move(*tokens), std::nullopt, "messages");
-    if (request) request->client_id = "terminal";
-    return request;
-  }
-
   void answer() {
-    auto request = make();
-    if (!request) return give_up(request.error().message);
-    const auto inbox = std::make_shared<Inbox>();
     const auto start = Clock::now();
-    auto id = model_->backend->submit(std::move(*request), inbox);
-    if (!id) return give_up(id.error().message);
     g_interrupted = 0;
-    bool cancelled = false;
     std::string text;
     double first = 0;
-    for (;;) {
-      if (g_interrupted != 0 && !std::exchange(cancelled, true)) model_->backend->cancel(*id);
-      auto output = inbox->next();
-      if (!output) continue;
-      if (first == 0 && !output->tokens.empty()) {
-        first = std::chrono::duration<double>(Clock::now() - start).count();
-      }
-      std::fputs(output->text.c_str(), stdout);
+    const auto seconds = [&] {
+      return std::chrono::duration<double>(Clock::now() - start).count();
+    };
+    const auto on_text = [&](const std::string& piece) {
+      if (text.empty()) first = seconds();
+      std::fputs(piece.c_str(), stdout);
       std::fflush(stdout);
-      text += output->text;
-      if (!output->error.empty())
-        std::printf("%s\n%s%s", style_.warn, output->error.c_str(), style_.off);
-      if (!output->done) continue;
-      finish(std::move(text), *output, cancelled, first,
-             std::chrono::duration<double>(Clock::now() - start).count());
+      text += piece;
+    };
+    const auto answer = source_.answer(messages_, on_text, [] { return g_interrupted != 0; });
+    if (!answer) {
+      std::printf("%s%s%s\n", style_.warn, answer.error().message.c_str(), style_.off);
+      messages_.erase(messages_.end() - 1);
       return;
     }
-  }
-
-  void give_up(const std::string& why) {
-    std::printf("%s%s%s\n", style_.warn, why.c_str(), style_.off);
-    messages_.erase(messages_.end() - 1);
-  }
-
-  void finish(std::string text, const scheduler::Output& last, bool cancelled, double first,
-              double total) {
     messages_.push_back(json::object{{"role", "assistant"}, {"content", std::move(text)}});
-    const scheduler::Usage& usage = last.usage;
-    const char* why = cancelled                                         ? " · stopped"
-                      : last.finish == scheduler::FinishReason::kLength ? " · length reached"
-                                                                        : "";
-    const double decode = total - first;
-    std::printf("\n%s[%u prompt tokens, %u from cache · %u tokens · %.2f s to the first",
-                style_.dim, usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens,
-                first);
-    if (usage.completion_tokens > 1 && decode > 0) {
-      std::printf(" · %.0f tokens/s", (usage.completion_tokens - 1) / decode);
+    if (!answer->error.empty()) {
+      std::printf("%s\n%s%s", style_.warn, answer->error.c_str(), style_.off);
+    }
+    const double total = seconds();
+    print_cost(*answer, first > 0 ? first : total, total);
+  }
+
+  void print_cost(const ChatAnswer& answer, double first, double total) {
+    const char* why = answer.stopped ? "stopped" : answer.length_reached ? "length reached" : "";
+    std::printf("\n%s[", style_.dim);
+    if (answer.prompt_tokens > 0) {
+      const double decode = total - first;
+      std::printf("%u prompt tokens, %u from cache · %u tokens · %.2f s to the first",
+                  answer.prompt_tokens, answer.cached_tokens, answer.completion_tokens, first);
+      if (answer.completion_tokens > 1 && decode > 0) {
+        std::printf(" · %.0f tokens/s", (answer.completion_tokens - 1) / decode);
+      }
+      if (*why != '\0') std::printf(" · ");
+    } else if (*why == '\0') {
+      std::printf("%.2f s to the first", first);  // a server that does not count
     }
     std::printf("%s]%s\n\n", why, style_.off);
   }
 
-  const ChatOptions& options_;
-  std::shared_ptr<const ServedModel> model_;
+  ChatSource& source_;
   std::string system_;
   json::array messages_;
   std::string typed_;
@@ -243,17 +188,17 @@ class Chat {
 
 int chat_command(const ChatOptions& options) {
   configure_log("warn");
-  auto loaded = load_model(options.model);
-  if (!loaded) {
-    std::fprintf(stderr, "spillway: %s\n", loaded.error().message.c_str());
+  auto source = options.url.empty() ? make_local_chat(options) : make_remote_chat(options);
+  if (!source) {
+    std::fprintf(stderr, "spillway: %s\n", source.error().message.c_str());
     return 1;
   }
   if (isatty(STDOUT_FILENO)) {
     std::fprintf(stderr, "%s  Type a message; /help for commands, Ctrl-C stops an answer.\n\n",
-                 loaded->banner.c_str());
+                 (*source)->banner().c_str());
   }
   take_interrupts();
-  return Chat(options, std::move(*loaded)).run();
+  return Chat(**source, options.system).run();
 }
 
 }  // namespace spillway::server

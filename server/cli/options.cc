@@ -162,6 +162,12 @@ void add_serve(CLI::App& app, ServeOptions& options) {
 void add_chat(CLI::App& app, ChatOptions& options) {
   add_model_path(app, options.model.path);
   add_model_flags(app, options.model);
+  app.add_option("--url", options.url,
+                 "Chat with the server at this address (http://127.0.0.1:8000) instead of loading "
+                 "a model")
+      ->type_name("URL");
+  app.add_option("--api-key", options.api_key, "Key for that server (also SPILLWAY_API_KEY)")
+      ->type_name("KEY");
   app.add_option("--system", options.system, "System message")->type_name("TEXT");
   app.add_option("--temperature", options.temperature, "0 is greedy")
       ->check(CLI::Range(0.0, 2.0))
@@ -253,6 +259,7 @@ std::optional<CommandLine> parse_command_line(int argc, char** argv, int& exit_c
   }
   if (const char* key = std::getenv("SPILLWAY_API_KEY"); key != nullptr && *key != '\0') {
     out.serve.server.api_keys.emplace_back(key);
+    if (out.chat.api_key.empty()) out.chat.api_key = key;
   }
   const std::string name = app.get_subcommands().front()->get_name();
   out.command = name == "serve"      ? Command::kServe

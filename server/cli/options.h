@@ -39,6 +39,8 @@ struct ServeOptions {
 
 struct ChatOptions {
   ModelOptions model;
+  std::string url;  // a running server's; empty: the model runs in this process
+  std::string api_key;
   std::string system;
   double temperature = 0.7;
   double top_p = 0.95;

@@ -130,12 +130,17 @@ class Tokenize(unittest.TestCase):
 
 
 class Chat(unittest.TestCase):
+    """With the model in the chat's own process."""
+
+    def flags(self):
+        return ["--model", str(MODEL), "--kv-device-size", "128M"]
+
     def setUp(self):
+        flags = self.flags()
         self.pid, self.terminal = pty.fork()
         if self.pid == 0:
             os.environ["TERM"] = "xterm"
-            os.execv(BINARY, [BINARY, "chat", "--model", str(MODEL), "--kv-device-size", "128M",
-                              "--temperature", "0", "--max-tokens", "600"])
+            os.execv(BINARY, [BINARY, "chat", "--temperature", "0", "--max-tokens", "600", *flags])
         self.seen = ""
 
     def tearDown(self):
@@ -177,6 +182,40 @@ class Chat(unittest.TestCase):
             self.assertLess(time.monotonic(), end, "the chat did not end at the end of input")
             time.sleep(0.05)
         self.tearDown = lambda: os.close(self.terminal)
+
+
+class ChatWithAServer(Chat):
+    """The same conversation over HTTP."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server("--api-key", "a-key", wait=False)
+        cls.server.wait_ready()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.assertEqual(cls(), cls.server.stop(), 0)
+
+    def flags(self):
+        return ["--url", self.server.url, "--api-key", "a-key"]
+
+
+class ChatWithAServerRefused(unittest.TestCase):
+    def test_what_is_wrong_is_said_and_the_chat_goes_on(self):
+        with Server("--api-key", "a-key", wait=False) as server:
+            server.wait_ready()
+            url = server.url + "/v1/"
+            out = run("chat", "--url", url, text="Hi\nHi again\n")
+            self.assertEqual(out.returncode, 0, out.stderr)
+            self.assertEqual(out.stdout.count("API key"), 2, out.stdout)
+            out = run("chat", "--url", url, "--api-key", "a-key", "--max-tokens", "3",
+                      text="Hi\n" + "word " * 10_000 + "\nHi\n")
+            self.assertEqual(out.returncode, 0, out.stderr)
+            self.assertEqual(out.stdout.count(" from cache"), 2, out.stdout)
+            self.assertIn("8192", out.stdout)  # too long, with the model's limit
+        out = run("chat", "--url", server.url, text="Hi\n")
+        self.assertIn("cannot reach a server at 127.0.0.1", out.stdout)
+        self.assertEqual(run("chat", "--url", "https://a.example").returncode, 1)
 
 
 if __name__ == "__main__":
