@@ -161,6 +161,23 @@ TEST(eviction_policy, names_are_those_of_the_command_line) {
   EXPECT_EQ(parse_eviction_policy("LRU"), std::nullopt);
 }
 
+// A lower tier cannot always offer leaves only.
+TEST(eviction_policy, of_equal_pages_the_deepest_goes_first) {
+  for (EvictionPolicyKind kind : kKinds) {
+    auto policy = make_eviction_policy(kind, {.capacity = 100});
+    std::vector<EvictionCandidate> path(9);
+    for (uint32_t i : {3, 7, 0, 8, 1, 5, 4, 2, 6}) {
+      path[i].key = path[i].depth_pages = i + 1;
+      policy->admit(i + 1, 0, 1);
+      policy->add(path[i]);
+    }
+    for (uint32_t depth = 9; depth > 0; --depth) {
+      EXPECT_EQ(policy->victim()->key, depth);
+      policy->remove(*policy->victim());
+    }
+  }
+}
+
 // case I2
 TEST(eviction_policy, a_tenant_that_floods_evicts_its_own_pages) {
   for (EvictionPolicyKind kind : kKinds) {
