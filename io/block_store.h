@@ -116,7 +116,8 @@ class BlockStore {
   // The page is invisible from now on; its slot is free again when no read of it is in flight and
   // no crash can bring the page back as another's.
   virtual void erase(SlotId slot, uint64_t generation) = 0;
-  // Pages of this payload size that a put() finds room for now.
+  // Pages of this payload size that a put() finds room for, slots of erased pages that it would
+  // wait for included: an erase counts at once.
   virtual uint64_t free_slots(uint32_t payload_bytes) const = 0;
 
   // Verifies one more page of those not verified lately; for idle times. Returns false when it has

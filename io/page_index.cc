@@ -30,7 +30,8 @@ PageIndex::PageIndex(const Geometry& geometry, const uint64_t (&store_id)[2],
       // A record starts a new block only where it does not fit: any two neighbouring blocks hold
       // more than one block's room. So half of a region's room always suffices.
       index_bytes_max_(geometry.region_blocks() / 2 * kIndexBlockRoom),
-      space_(geometry.area_units(), class_units(slot_bytes)) {}
+      space_(geometry.area_units(), class_units(slot_bytes)),
+      space_soon_(geometry.area_units(), class_units(slot_bytes)) {}
 
 bool PageIndex::has_class(uint64_t payload_bytes) const {
   return payload_bytes > 0 && space_.class_of(units_of(payload_bytes)).has_value();
@@ -39,9 +40,10 @@ bool PageIndex::has_class(uint64_t payload_bytes) const {
 uint64_t PageIndex::free_slots(uint32_t payload_bytes) const {
   const auto size_class = space_.class_of(units_of(payload_bytes));
   if (!size_class) return 0;
+  const uint64_t index_bytes = index_bytes_ - index_bytes_leaving_;
   const uint64_t records =
-      (index_bytes_max_ - std::min(index_bytes_max_, index_bytes_)) / page_record_bytes_;
-  return std::min(space_.free_slots(*size_class), records);
+      (index_bytes_max_ - std::min(index_bytes_max_, index_bytes)) / page_record_bytes_;
+  return std::min(space_soon_.free_slots(*size_class), records);
 }
 
 IndexedSpace* PageIndex::space_named(std::string_view identity) {
@@ -111,6 +113,8 @@ void PageIndex::enter(std::unique_ptr<IndexedPage> page) {
   if (page->space->pages++ == 0) {
     index_bytes_ += IndexPacker::space_record_bytes(page->space->identity.size());
   }
+  const bool will_be_free_no_more = space_soon_.claim(page->slot, page->units);
+  CHECK(will_be_free_no_more);
   const uint32_t slot = page->slot;
   const bool slot_was_free = pages_.emplace(slot, std::move(page)).second;
   CHECK(slot_was_free);
@@ -144,7 +148,13 @@ void PageIndex::erase(IndexedPage& page) {
   CHECK(page.state == State::kLive || page.state == State::kWriting);
   if (page.state == State::kLive) --live_;
   page.state = State::kErased;
+  leave(page);
+}
+
+void PageIndex::leave(const IndexedPage& page) {
   ++leaving_;
+  index_bytes_leaving_ += IndexPacker::page_record_bytes(page.tokens.size());
+  space_soon_.release(page.slot, page.units);
 }
 
 void PageIndex::bury(IndexedPage& page) {
@@ -156,7 +166,7 @@ void PageIndex::bury(IndexedPage& page) {
 void PageIndex::drop(IndexedPage& page) {
   CHECK(page.state == State::kWriting);
   page.state = State::kGone;
-  ++leaving_;
+  leave(page);
   free_if_idle(page);
 }
 
@@ -169,7 +179,9 @@ void PageIndex::unpin(IndexedPage& page) {
 void PageIndex::free_if_idle(IndexedPage& page) {
   if (page.state != State::kGone || page.operations > 0) return;
   space_.release(page.slot, page.units);
-  index_bytes_ -= IndexPacker::page_record_bytes(page.tokens.size());
+  const uint32_t record_bytes = IndexPacker::page_record_bytes(page.tokens.size());
+  index_bytes_ -= record_bytes;
+  index_bytes_leaving_ -= record_bytes;
   CHECK(page.space->pages > 0);
   if (--page.space->pages == 0) {
     index_bytes_ -= IndexPacker::space_record_bytes(page.space->identity.size());
@@ -241,7 +253,8 @@ void PageIndex::forget_unused_spaces() {
 
 std::string PageIndex::check_integrity() const {
   if (auto wrong = space_.check_integrity(); !wrong.empty()) return wrong;
-  uint64_t units = 0, live = 0, leaving = 0, index_bytes = 0, end = 0;
+  if (auto wrong = space_soon_.check_integrity(); !wrong.empty()) return wrong;
+  uint64_t staying = 0, units = 0, live = 0, leaving = 0, index_bytes = 0, end = 0;
   std::map<const IndexedSpace*, uint64_t> pages_in;
   for (const auto& [slot, page] : pages_) {
     if (page->slot != slot) return "a page is filed under another slot";
@@ -251,12 +264,17 @@ std::string PageIndex::check_integrity() const {
     if (page->stored_bytes > uint64_t{page->units} * kUnitBytes) return "a page exceeds its slot";
     if (page->state == State::kGone && page->operations == 0) return "an idle page was not freed";
     units += page->units;
+    const bool leaves = page->state == State::kErased || page->state == State::kGone;
+    staying += leaves ? 0 : page->units;
     live += page->state == State::kLive ? 1 : 0;
-    leaving += page->state == State::kErased || page->state == State::kGone ? 1 : 0;
+    leaving += leaves ? 1 : 0;
     index_bytes += IndexPacker::page_record_bytes(page->tokens.size());
     ++pages_in[page->space];
   }
   if (units + space_.free_units() != space_.units()) return "used and free units are not all units";
+  if (staying + space_soon_.free_units() != space_.units()) {
+    return "the units that will be free are not those of leaving pages";
+  }
   if (live != live_) return "the count of visible pages is wrong";
   if (leaving != leaving_) return "the count of leaving pages is wrong";
   for (const auto& [identity, space] : spaces_) {

@@ -68,6 +68,7 @@ class PageIndex {
   // has_class(), name.space.size() <= kSpaceBytesMax, name.tokens.size() <= kSlotTokensMax.
   IndexedPage* add(const PageName& name, const PagePayload& payload, uint64_t generation);
   bool has_class(uint64_t payload_bytes) const;
+  // Slots that are free, or will be without anything else being erased.
   uint64_t free_slots(uint32_t payload_bytes) const;
 
   // In any state; null when the slot has another page by now.
@@ -109,16 +110,19 @@ class PageIndex {
   IndexedSpace* space_named(std::string_view identity);
   bool index_has_room(uint64_t bytes) const { return index_bytes_ + bytes <= index_bytes_max_; }
   void enter(std::unique_ptr<IndexedPage> page);
+  void leave(const IndexedPage& page);
   void free_if_idle(IndexedPage& page);
 
   const uint64_t store_id_[2];
   const uint32_t page_record_bytes_;  // of a page of the usual length
   const uint64_t index_bytes_max_;    // so that a snapshot always fits its region
   SlotSpace space_;
+  SlotSpace space_soon_;  // as space_ will be when all that is leaving has left
   Pages pages_;
   std::unordered_map<std::string_view, std::unique_ptr<IndexedSpace>> spaces_;  // by identity
   uint32_t next_space_id_ = 1;
   uint64_t index_bytes_ = 0;  // of the records of all pages and named spaces
+  uint64_t index_bytes_leaving_ = 0;
   uint64_t live_ = 0, leaving_ = 0, freed_ = 0;
 };
 

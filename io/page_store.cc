@@ -135,7 +135,9 @@ Task<Result<IndexedPage*>> PageStore::take_slot(PageName name, PagePayload paylo
           ErrorCode::kResourceExhausted,
           "the store has no free slot of " + std::to_string(payload.bytes.size()) + " bytes"};
     }
+    ++puts_waiting_;
     co_await wait_for_change(stop);  // erased pages' slots come free
+    --puts_waiting_;
     if (stop.stopped()) co_return cancelled_error();
     if (closing_) co_return Error{ErrorCode::kUnavailable, "the store is being closed"};
     if (read_only_ && !probe) co_return read_only_error();
@@ -242,7 +244,8 @@ void PageStore::erase_page(IndexedPage& page) {
 }
 
 uint64_t PageStore::free_slots(uint32_t payload_bytes) const {
-  return index_->free_slots(payload_bytes);
+  const uint64_t slots = index_->free_slots(payload_bytes);
+  return slots - std::min(slots, puts_waiting_);
 }
 
 Task<bool> PageStore::scrub_one(StopFlag& stop) {

@@ -137,8 +137,9 @@ class PageStore final : public BlockStore {
   Clock::TimePoint probe_at_{};
   bool heal_wanted_ = false;  // a put waits for a try
 
-  uint64_t calls_ = 0;       // puts, gets and scrubs that have not returned
-  uint64_t operations_ = 0;  // on slots, whether or not anyone waits
+  uint64_t puts_waiting_ = 0;  // for a slot that comes free
+  uint64_t calls_ = 0;         // puts, gets and scrubs that have not returned
+  uint64_t operations_ = 0;    // on slots, whether or not anyone waits
   bool closing_ = false, closed_ = false;
   Resumer committer_;             // when it has no work
   std::vector<WaitOp*> waiters_;  // for a slot, a heal, or the end of operations

@@ -168,7 +168,9 @@ TEST_P(StoreTest, holds_exactly_what_it_says_and_no_more) {
   for (uint64_t i = 0; i < 30; ++i) {
     const StoredPage old = visible().begin()->second;
     store_->erase(old.slot, old.generation);
+    EXPECT_EQ(store_->free_slots(kPage), 1u);
     ASSERT_TRUE(put(TestPage(1000 + i)).has_value()) << "waits for the erased slot";
+    EXPECT_EQ(store_->free_slots(kPage), 0u);
   }
   EXPECT_EQ(store_->stats().used_bytes, room * kPage);
   EXPECT_LE(store_->stats().file_bytes, kBytes);
