@@ -21,6 +21,7 @@ void add_size(CLI::App& app, const std::string& names, uint64_t& bytes, const st
            bytes = *parsed;
          },
          help)
+      ->take_last()
       ->type_name("SIZE");
 }
 

@@ -6,6 +6,7 @@ import pathlib
 import pty
 import re
 import select
+import socket
 import subprocess
 import tempfile
 import time
@@ -73,6 +74,32 @@ class CommandLine(unittest.TestCase):
                 said = [line for line in lines if f"{flag} has no effect here: " in line]
                 self.assertEqual(len(said), 1, (flag, lines))
             self.assertNotIn("--trust-remote-code", server.output())
+
+    def test_a_server_that_cannot_start_says_why_and_exits_with_1(self):
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            port = str(taken.getsockname()[1])
+            for flags, part in ((("--model", "/nowhere.gguf", "--port", "0"), "/nowhere.gguf"),
+                                (("--model", str(MODEL), "--port", port), port),
+                                (("--model", str(MODEL), "--host", "nowhere"), "nowhere"),
+                                (("--model", str(MODEL), "--ssl-certfile", "x"), "--ssl-keyfile")):
+                result = run("serve", *flags)
+                self.assertEqual(result.returncode, 1, flags)
+                self.assertIn(part, result.stderr)
+
+    def test_a_pool_too_small_for_the_longest_context_shortens_it(self):
+        with Server("--kv-cache-memory-bytes", "24M", "--max-num-seqs", "2") as server:
+            self.assertIn("shortened from 8,192", server.output())
+            models = json.loads(server.get("/v1/models")[1])["data"]
+            longest = models[0]["max_model_len"]
+            self.assertLess(longest, 8192)
+            self.assertGreater(longest, 256)
+            status, reply = server.post("/v1/completions", {"prompt": [5] * (longest + 1)})
+            self.assertEqual((status, reply["error"]["code"]), (400, "context_length_exceeded"))
+            status, _ = server.post("/v1/completions", {"prompt": [5] * (longest - 2),
+                                                        "max_tokens": 2})
+            self.assertEqual(status, 200)
 
     def test_what_the_interfaces_promise_is_in_the_help(self):
         text = run("serve", "--help").stdout

@@ -192,7 +192,7 @@ TEST_F(WebSocketFrames, a_peer_that_does_not_read_is_given_up) {
                              R"("max_output_tokens":3000,"stream_id":")" +
                                  std::to_string(lane) + "\"}"));
   }
-  for (int i = 0; i < 2000 && backend_->cancelled < 16; ++i) {
+  for (int i = 0; i < 6000 && backend_->cancelled < 16; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   EXPECT_EQ(backend_->cancelled, 16);
