@@ -3,9 +3,11 @@
 #include <rapidcheck/gtest.h>
 
 #include <cstring>
+#include <functional>
 #include <set>
 
 #include "io/index_block.h"
+#include "io/page_index.h"
 #include "io/slot_space.h"
 #include "io/store_geometry.h"
 #include "tests/io/edited_store.h"
@@ -140,6 +142,50 @@ TEST(store_format, records_come_back_in_order_and_only_from_their_own_snapshot) 
   EXPECT_EQ(all.token_count, 1600u);
   EXPECT_TRUE(all.spaces.contains({7, "a namespace"}));
   EXPECT_TRUE(all.tombstones.contains({5, 6}));
+}
+
+// cases S2 and S3: equal bytes in another place, or as another page, do not verify.
+TEST(store_format, a_checksum_holds_for_one_page_in_one_slot_of_one_store) {
+  const Geometry geometry = *plan_geometry(1 << 20, std::vector<uint32_t>{8192}, 16);
+  const uint64_t ids[2] = {1, 2};
+  const PageIndex index(geometry, ids, {8192}, 16);
+  const std::vector<std::byte> bytes(8192);
+  IndexedSpace space;
+  space.hash[0] = 5;
+  IndexedSpace other_space;
+  other_space.hash[0] = 6;
+  IndexedPage page;
+  page.space = &space;
+  page.tokens = {1, 2, 3};
+  page.stored_bytes = 8192;
+  std::set<uint64_t> checksums{index.checksum(page, bytes)};
+  const std::vector<std::function<void(IndexedPage&)>> changes{
+      [](IndexedPage& changed) { ++changed.slot; },
+      [](IndexedPage& changed) { ++changed.generation; },
+      [](IndexedPage& changed) { ++changed.key[0]; },
+      [](IndexedPage& changed) { ++changed.key[1]; },
+      [](IndexedPage& changed) { ++changed.parent[0]; },
+      [](IndexedPage& changed) { ++changed.parent[1]; },
+      [](IndexedPage& changed) { ++changed.position; },
+      [](IndexedPage& changed) { ++changed.group; },
+      [](IndexedPage& changed) { ++changed.codec; },
+      [](IndexedPage& changed) { ++changed.encoded_bytes; },
+      [](IndexedPage& changed) { ++changed.stored_bytes; },
+      [](IndexedPage& changed) { ++changed.tokens[1]; },
+      [](IndexedPage& changed) { changed.tokens.pop_back(); },
+      [&](IndexedPage& changed) { changed.space = &other_space; },
+  };
+  for (const auto& change : changes) {
+    IndexedPage changed = page;
+    change(changed);
+    EXPECT_TRUE(checksums.insert(index.checksum(changed, bytes)).second);
+  }
+  for (const int which : {0, 1}) {
+    uint64_t other_ids[2] = {1, 2};
+    ++other_ids[which];
+    const PageIndex other(geometry, other_ids, {8192}, 16);
+    EXPECT_TRUE(checksums.insert(other.checksum(page, bytes)).second);
+  }
 }
 
 TEST(store_format, slots_are_the_free_units_that_a_plain_map_says) {
