@@ -19,7 +19,7 @@ ValuePolicy::ValuePolicy(const EvictionOptions& options)
       ghosts_(ghosts_for(options.capacity)) {}
 
 double ValuePolicy::halving_ticks() const {
-  return gap_pages_ == 0 ? 0 : std::exp2(gap_log2_) * ranked_trust_;
+  return gap_samples_ == 0 ? 0 : std::exp2(gap_log2_) * ranked_trust_;
 }
 
 double ValuePolicy::rank(const EvictionCandidate& page) const {
@@ -29,12 +29,14 @@ double ValuePolicy::rank(const EvictionCandidate& page) const {
   return static_cast<double>(page.last_use) + halving_ticks() * worth;
 }
 
-void ValuePolicy::measure_gap(const PageMemory& history, uint32_t pages, uint64_t now) {
-  if (history.uses != 1) return;
+// Neighbours that come back together count once: long prompts say no more than short ones.
+void ValuePolicy::measure_gap(const PageMemory& history, uint64_t now) {
+  if (history.uses != 1 || (history.last_use == gap_from_ && now == gap_to_)) return;
+  gap_from_ = history.last_use;
+  gap_to_ = now;
   const uint64_t gap = now > history.last_use ? now - history.last_use : 1;
-  gap_pages_ = std::min(gap_pages_ + pages, kGapPages);
-  gap_log2_ +=
-      (std::log2(static_cast<double>(gap)) - gap_log2_) * std::min(1.0, pages / gap_pages_);
+  gap_samples_ = std::min(gap_samples_ + 1, kGapSamples);
+  gap_log2_ += (std::log2(static_cast<double>(gap)) - gap_log2_) / gap_samples_;
 }
 
 void ValuePolicy::score(double pages) {
@@ -47,13 +49,13 @@ PageMemory ValuePolicy::admit(uint64_t key, uint32_t tenant, uint64_t now) {
   if (trust_ < 1) score(kRetry);
   const PageMemory history = ghosts_.take(key);
   if (history.uses == 0) return history;
-  measure_gap(history, 1, now);
+  measure_gap(history, now);
   if (lru_.holds(history.last_use)) score(-1);
   return history;
 }
 
 void ValuePolicy::found(const PageMemory& history, uint32_t pages, uint64_t now) {
-  measure_gap(history, pages, now);
+  measure_gap(history, now);
   if (!lru_.holds(history.last_use)) score(pages);
 }
 

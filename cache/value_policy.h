@@ -53,10 +53,10 @@ class ValuePolicy final : public EvictionPolicy {
   static constexpr double kTrustMin = 1.0 / 64;
   static constexpr double kScoreGain = 4;  // trust changes e-fold by a quarter of the tier's pages
   static constexpr double kRetry = 1.0 / 128;  // of a page won, for each page stored
-  static constexpr double kGapPages = 20'000;  // the measure of t forgets over so many pages
+  static constexpr double kGapSamples = 1000;  // the measure of t forgets over so many
 
   double rank(const EvictionCandidate& page) const;
-  void measure_gap(const PageMemory& history, uint32_t pages, uint64_t now);
+  void measure_gap(const PageMemory& history, uint64_t now);
   void score(double pages);
 
   uint32_t double_cost_pages_;
@@ -64,8 +64,9 @@ class ValuePolicy final : public EvictionPolicy {
   FairQueue queue_{shares_};
   GhostList ghosts_;
   LruShadow lru_;
-  double gap_log2_ = 0;   // mean of log2(ticks from a page's first use to its second)
-  double gap_pages_ = 0;  // that it was measured on
+  double gap_log2_ = 0;  // mean of log2(ticks from a page's first use to its second)
+  double gap_samples_ = 0;
+  uint64_t gap_from_ = 0, gap_to_ = 0;  // the latest sample
   double trust_ = 1;
   double ranked_trust_ = 1;  // a power of two or 0: what the ranks were made with
 };

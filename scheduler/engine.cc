@@ -21,6 +21,9 @@ PolicyOptions policy_options(const EngineOptions& options) {
   return policy;
 }
 
+// About where attention takes as long as all else in models of 1 to 10 billion parameters.
+constexpr uint32_t kDoubleCostTokens = 16 * 1024;
+
 uint64_t random_secret() {
   std::random_device device;
   return (uint64_t{device()} << 32) | device();
@@ -80,9 +83,12 @@ Result<std::unique_ptr<Engine>> Engine::start(const EngineOptions& wanted, model
     impl->memory.push_back(std::move(*memory));
   }
   runner.bind_pages(bases);
+  const uint32_t page_tokens = shape.groups[0].page_tokens;
   impl->cache = std::make_unique<cache::KvCache>(
       std::move(cache_options),
-      cache::make_eviction_policy(options.eviction_policy, {.capacity = pools->pages[0]}));
+      cache::make_eviction_policy(
+          options.eviction_policy,
+          {.capacity = pools->pages[0], .double_cost_pages = kDoubleCostTokens / page_tokens}));
   io::ChosenParker chosen = io::make_parker();
   impl->parker = std::move(chosen.parker);
   impl->waits_in = impl->parker->description();

@@ -210,7 +210,11 @@ TEST(eviction_policy, what_a_tenant_borrowed_goes_back_when_the_others_want_it) 
 TEST(eviction_policy, the_share_of_a_tenant_that_is_long_gone_is_free_for_all) {
   LruPolicy policy;
   Tier tier(policy);
-  for (uint64_t key = 0; key < 50; ++key) tier.store(key, 1);
+  for (uint64_t key = 0; key < 50; ++key) {
+    EvictionCandidate& page = tier.store(key, 1);
+    page.hold = Hold::kSession;
+    policy.update(page);
+  }
   for (uint64_t key = 100; key < 100 + 100 * TenantShares::kActiveTurnovers; ++key) {
     EXPECT_EQ(pages_of(tier, 1), 50u) << key;
     tier.store(key, 2);
@@ -237,6 +241,38 @@ TEST(value_policy, halves_the_worth_in_the_typical_time_to_a_second_use) {
   EXPECT_EQ(policy.halving_ticks(), 0);
   teach_a_gap_of_8(tier);
   EXPECT_NEAR(policy.halving_ticks(), 8, 1e-9);
+}
+
+TEST(value_policy, measures_that_time_on_second_uses_only) {
+  ValuePolicy policy({.capacity = 100});
+  Tier tier(policy);
+  EvictionCandidate& page = tier.store(1);
+  tier.tick += 8;
+  tier.use(page);
+  tier.use(page);
+  tier.tick += 1000;
+  tier.use(page);
+  EXPECT_NEAR(policy.halving_ticks(), 8, 1e-9);
+}
+
+TEST(value_policy, loses_trust_by_what_lru_would_have_kept_and_wins_it_by_what_lru_would_not) {
+  ValuePolicy policy({.capacity = 100});
+  Tier tier(policy);
+  for (uint64_t key = 0; key < 10; ++key) tier.store(key);
+  for (int i = 0; i < 3; ++i) {
+    tier.drop(*tier.pages.back());
+    tier.store(9);
+  }
+  EXPECT_LT(policy.trust(), 0.5);
+  for (uint64_t key = 100; key < 110; ++key) {  // the first ones are now too old for LRU
+    tier.drop(*tier.pages.back());
+    tier.store(key);
+  }
+  const double before = policy.trust();
+  tier.use(*tier.pages.back());
+  EXPECT_EQ(policy.trust(), before);
+  tier.use(*tier.pages.front());
+  EXPECT_GT(policy.trust(), 1.2 * before);
 }
 
 TEST(value_policy, a_page_used_twice_outlives_one_used_once_for_that_time) {
@@ -295,7 +331,11 @@ TEST(value_policy, trusts_uses_less_where_lru_does_better_and_tries_again) {
         const auto held = std::find_if(tier.pages.begin(), tier.pages.end(),
                                        [&](auto& page) { return page->key == key; });
         held == tier.pages.end() ? void(tier.store(key)) : tier.use(**held);
-        while (tier.pages.size() > 64) tier.evict();
+        while (tier.pages.size() > 64) {
+          const double rank = policy.victim()->policy_rank;
+          for (const auto& page : tier.pages) EXPECT_LE(rank, page->policy_rank);
+          tier.evict();
+        }
       }
       least = std::min(least, policy.trust());
     }

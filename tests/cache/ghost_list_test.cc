@@ -76,6 +76,8 @@ TEST(lru_shadow, a_leap_of_the_ticks_leaves_nothing_of_before) {
   shadow.used(0, 5 + 3 * LruShadow::kTicksMax, 1, 100);
   EXPECT_FALSE(shadow.holds(5));
   EXPECT_TRUE(shadow.holds(5 + 3 * LruShadow::kTicksMax));
+  for (uint64_t i = 6; i < 105; ++i) shadow.used(0, i + 3 * LruShadow::kTicksMax, 1, 100);
+  EXPECT_TRUE(shadow.holds(5 + 3 * LruShadow::kTicksMax));
 }
 
 }  // namespace
