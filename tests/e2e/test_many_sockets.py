@@ -58,8 +58,12 @@ class ManySockets(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (cls.limits[1], cls.limits[1]))
-        cls.count = min(SOCKETS, cls.limits[1] - OWN_FILES)
+        hard = cls.limits[1]
+        files = SOCKETS + OWN_FILES
+        if hard != resource.RLIM_INFINITY:
+            files = min(files, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(files, cls.limits[0]), hard))
+        cls.count = files - OWN_FILES
 
     @classmethod
     def tearDownClass(cls):
@@ -103,7 +107,8 @@ class ManySockets(unittest.TestCase):
             each = self.check(server)
             print(f"\n{self.count} idle WebSockets: {each:.0f} bytes of memory each")
             self.assertLess(each, BYTES_EACH_MAX)
-            self.assertNotIn("may be open", server.output())
+            if self.limits[1] >= 20_000 or self.limits[1] == resource.RLIM_INFINITY:
+                self.assertNotIn("may be open", server.output())
 
     def test_a_server_that_may_open_few_files_says_so(self):
         port = free_port()
