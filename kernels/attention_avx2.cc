@@ -16,15 +16,6 @@ constexpr int kVectorsAtOnce = 1;
 
 #include "kernels/attention_tile.inc"
 
-constexpr AttentionKernels kKernels{
-    .fused = true,
-    .narrow = narrow,
-    .scale_query = scale_query,
-    .attend_split = attend_split,
-    .merge = merge,
-    .finish = finish,
-};
-
 }  // namespace
 }  // namespace avx2
 

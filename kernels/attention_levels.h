@@ -43,7 +43,6 @@ struct AttentionTile {
 };
 
 struct AttentionKernels {
-  bool fused = false;  // a product and a sum round once
   // `to` = the n elements of `from` in the 16-bit type; F16 saturates at +-65504.
   void (*narrow)(uint16_t* to, const float* from, size_t n, KvType type);
   void (*scale_query)(float* to, const float* from, float factor, uint32_t dims);

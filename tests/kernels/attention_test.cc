@@ -151,6 +151,41 @@ TEST_P(AttentionLevelTest, token_by_token_equals_one_chunk) {
   }
 }
 
+// Decode: groups of up to as many query heads as a level has rows of accumulators take a way of
+// their own (attention_few.inc), larger ones that of prefill.
+TEST_P(AttentionLevelTest, one_decoding_token_equals_its_twin_for_every_size_of_group) {
+  AttentionCase setup;
+  setup.level = GetParam();
+  for (const uint32_t group : {1u, 2u, 3u, 6u, 7u}) {
+    for (const uint32_t tokens : {1u, 2u, 17u, 65u, 530u}) {
+      for (const uint32_t window : {0u, 40u}) {
+        SCOPED_TRACE(testing::Message() << group << " heads, " << tokens << " tokens, " << window);
+        setup.layout = {
+            .layers = 1, .kv_heads = 2, .head_dim = 48, .window = window, .type = KvType::kF16};
+        setup.shape = {.heads = 2 * group, .scale = 0.15f};
+        const TokenRows rows(setup, tokens, group);
+        PagePoolFixture pool(setup.layout, tokens / setup.layout.page_tokens + 2, tokens);
+        PagedSequence sequence(setup, pool);
+        std::vector<float> out(rows.q.size());
+        for (const uint32_t count : {tokens - 1, 1u}) {
+          if (count == 0) continue;
+          const uint32_t first = sequence.position();
+          const AttentionSequence part[] = {sequence.next(count, 0)};
+          run_step(setup, part, 0, rows, first, out.data() + first * rows.q_stride);
+        }
+        for (uint32_t head = 0; head < setup.shape.heads; ++head) {
+          const size_t at = (tokens - 1) * rows.q_stride + head * setup.layout.head_dim;
+          std::vector<float> expected(setup.layout.head_dim);
+          reference::attend(setup.shape, sequence.kv(),
+                            {.layer = 0, .head = head, .position = tokens - 1}, rows.q.data() + at,
+                            expected.data(), fused());
+          EXPECT_EQ(std::memcmp(out.data() + at, expected.data(), expected.size() * 4), 0) << head;
+        }
+      }
+    }
+  }
+}
+
 TEST_P(AttentionLevelTest, a_sequence_has_the_same_bits_alone_and_in_a_batch) {
   EXPECT_TRUE(rc::check("batch", [&] {
     const AttentionCase setup = any_case(GetParam());
