@@ -75,6 +75,13 @@ Peek KvCache::peek(const PromptKeys& keys, std::span<const TokenId> tokens) cons
   return peek;
 }
 
+std::optional<uint32_t> KvCache::first_divergence(const PromptKeys& keys,
+                                                  std::span<const TokenId> tokens) const {
+  if (!options_.prefix_caching) return std::nullopt;
+  const auto pages = static_cast<uint32_t>(keys.pages.size());
+  return tree_->divergence(tree_->match(keys, tokens, pages), keys.space, tokens);
+}
+
 uint64_t KvCache::version() const { return tree_->version(); }
 
 // First page that a query at `position`, or after it, sees. 0 for full attention.

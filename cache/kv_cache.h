@@ -22,6 +22,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -71,6 +72,13 @@ struct KvCacheStats {
   uint64_t remapped_pages = 0;  // computed twice and given back: another sequence was first (K9)
 };
 
+// A path of the tree that stays where it is while its pages are copied elsewhere. `pages[g][i]` is
+// the page at position i, kNoPage where the group has none there.
+struct PinnedPath {
+  Lease lease;
+  std::array<std::vector<kernels::PageId>, kGroupsMax> pages;
+};
+
 // What a waiting prompt would find, without touching anything.
 struct Peek {
   uint32_t cached_tokens = 0;  // a multiple of page_tokens, less than the prompt
@@ -93,6 +101,9 @@ class KvCache {
   // `tokens` are those that `keys` was made for. About 10 us for 32k tokens that match.
   uint32_t match_length(const PromptKeys& keys, std::span<const TokenId> tokens) const;
   Peek peek(const PromptKeys& keys, std::span<const TokenId> tokens) const;
+  // The first token at which the prompt differs from what is cached, if it differs (prefix_tree.h).
+  std::optional<uint32_t> first_divergence(const PromptKeys& keys,
+                                           std::span<const TokenId> tokens) const;
   // Changes whenever the answer of match_length() or peek() to anything may have.
   uint64_t version() const;
 
@@ -134,6 +145,39 @@ class KvCache {
   // prompt ran into are kept anyway. REQUIRES: position >= sequence.size().
   void keep_breakpoint(Sequence& sequence, uint32_t position);
 
+  // Transfers from and to other tiers (tiers.h).
+  // Pins what is cached of `tokens`, within `pages_max` pages. `with_windows`: as far as a sequence
+  // could start from it, window pages included; else full-attention pages only. Nothing when that
+  // is no page.
+  std::optional<PinnedPath> pin_path(const PromptKeys& keys, std::span<const TokenId> tokens,
+                                     uint32_t pages_max, bool with_windows);
+  // A page that a transfer fills, or kNoPage if there is no room. It is the caller's until adopt()
+  // takes it or free_filling() gives it back. Given up while an operation may still write it, it is
+  // orphaned until then.
+  kernels::PageId begin_filling(uint32_t group);
+  void orphan_filling(uint32_t group, kernels::PageId page);
+  void free_filling(uint32_t group, kernels::PageId page);
+  // The sequence goes on after pages that were loaded instead of computed: `pages[i]` hold the next
+  // pages of `tokens` after size(), in window groups only those that the new end sees. All become
+  // sealed and shared; where the tree has one already, ours is freed. REQUIRES: can_adopt(), and no
+  // enqueued step names the sequence.
+  bool can_adopt(const Sequence& sequence) const;  // it ends at a shared page, nothing is reserved
+  void adopt(Sequence& sequence, std::span<const TokenId> tokens, std::vector<PageSet> pages);
+  Namespace namespace_of(std::string_view identity) const;  // as a store recorded it
+  PageKey key_of(const Namespace& space, const PageKey& parent,
+                 std::span<const TokenId> tokens) const;
+  std::byte* page_data(uint32_t group, kernels::PageId page) const {
+    return pools_[group].data(page);
+  }
+  uint32_t groups() const { return static_cast<uint32_t>(pools_.size()); }
+  size_t page_bytes(uint32_t group) const { return pools_[group].page_bytes(); }
+  // First page of a window group that queries at page boundary `pages` and after can see; 0 for
+  // full attention.
+  uint32_t first_visible_page(uint32_t group, uint32_t pages) const {
+    return tree_->first_visible(group, pages);
+  }
+  bool is_window(uint32_t group) const { return options_.groups[group].layout.window > 0; }
+
   // Drops every cached page that no sequence holds, sessions' and pinned ones as well. Returns how
   // many.
   uint64_t clear();
@@ -153,6 +197,7 @@ class KvCache {
   void share_full_pages(Sequence& sequence);
   void give_back_behind_window(Sequence& sequence);
   void hold_session(std::string_view session, const Lease& path);
+  void keep_private(Sequence& sequence, std::span<const TokenId> tokens, const PageSet& pages);
   std::string check_tables(const Sequence& sequence, uint32_t group,
                            std::vector<bool>& written) const;
 

@@ -47,6 +47,7 @@ class Lease {
   uint32_t end_ = 0;
   PageCounts first_{};
   LeaseKind kind_ = LeaseKind::kPin;
+  bool is_use_ = true;  // false: a copy's, which tells nothing of what is wanted
 };
 
 }  // namespace spillway::cache

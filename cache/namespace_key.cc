@@ -29,6 +29,22 @@ Namespace make_namespace(const NamespaceName& name, uint64_t secret) {
   return space;
 }
 
+Namespace namespace_of_identity(std::string_view identity, uint64_t secret) {
+  Namespace space;
+  space.identity = identity;
+  space.seed = XXH3_64bits_withSeed(identity.data(), identity.size(), secret);
+  for (uint32_t part = 0; part < 2; ++part) {  // the tenant comes second
+    uint64_t bytes = 0;
+    if (identity.size() < sizeof bytes) break;
+    std::memcpy(&bytes, identity.data(), sizeof bytes);
+    identity.remove_prefix(sizeof bytes);
+    if (bytes > identity.size()) break;  // no identity that make_namespace() gives
+    if (part == 1) space.tenant = identity.substr(0, bytes);
+    identity.remove_prefix(bytes);
+  }
+  return space;
+}
+
 PageKey page_key(KeyMode mode, const Namespace& space, const PageKey& parent,
                  std::span<const TokenId> tokens) {
   if (mode == KeyMode::kConstant) return {1, 1};

@@ -36,6 +36,8 @@ struct Namespace {
 
 // `secret` is the process's (or the store's) own: with it unknown, nobody can make keys collide.
 Namespace make_namespace(const NamespaceName& name, uint64_t secret);
+// The namespace that has this identity, as a store recorded it.
+Namespace namespace_of_identity(std::string_view identity, uint64_t secret);
 
 // Whether keys distinguish anything. kConstant makes all keys equal: a test hook (case K17).
 enum class KeyMode : uint8_t { kHash, kConstant };

@@ -24,7 +24,7 @@ inline constexpr std::array<std::array<bool, kPageStates>, kPageStates> kLegalMo
     {{false, true, false, true, false}},   // free: a sequence or a transfer takes it
     {{true, false, true, false, true}},    // writable: given back, completed, or aborted in a step
     {{true, false, false, false, true}},   // sealed: evicted, at once or when a transfer has ended
-    {{true, false, true, false, true}},    // filling: failed, verified, or aborted in flight
+    {{true, true, true, false, true}},     // filling: failed, verified, or aborted in flight
     {{true, false, false, false, false}},  // orphaned: the operation has ended
 }};
 

@@ -71,7 +71,35 @@ PrefixTree::Match PrefixTree::match(const PromptKeys& keys, std::span<const Toke
     end += same;
     if (same < length) break;
   }
-  return {usable_before(node, end), end};
+  return {usable_before(node, end), {node, end}, end};
+}
+
+std::optional<uint32_t> PrefixTree::divergence(const Match& match, const Namespace& space,
+                                               std::span<const TokenId> tokens) const {
+  const Node* node = match.path.node;
+  if (node == nullptr) {
+    const auto found = spaces_.find(space.identity);
+    if (found == spaces_.end()) return std::nullopt;
+    node = &found->second->root;
+  }
+  const size_t from = size_t{match.path.end} * page_tokens_;
+  const auto rest = tokens.subspan(from, std::min<size_t>(page_tokens_, tokens.size() - from));
+  const auto agrees = [&](const TokenId* page) {
+    return static_cast<uint32_t>(std::mismatch(rest.begin(), rest.end(), page).first -
+                                 rest.begin());
+  };
+  std::optional<uint32_t> most;
+  if (match.path.end < node->end()) {
+    most = agrees(node->tokens.data() + size_t{match.path.end - node->start} * page_tokens_);
+  } else {
+    uint32_t looks = 0;
+    for (const Node* child = node->first_child; child != nullptr && looks < kSiblingsMax;
+         child = child->next_sibling, ++looks) {
+      most = std::max(most.value_or(0), agrees(child->tokens.data()));
+    }
+  }
+  if (!most || *most == rest.size()) return std::nullopt;  // none, or the prompt just ends there
+  return static_cast<uint32_t>(from) + *most;
 }
 
 uint32_t PrefixTree::first_visible(uint32_t group, uint32_t boundary) const {

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -42,6 +43,7 @@ class PrefixTree {
   // Siblings whose first keys are equal. More than one needs a hash collision; a page that would
   // make the chain longer stays out of the tree (case K17).
   static constexpr uint32_t kChainMax = 8;
+  static constexpr uint32_t kSiblingsMax = 64;
 
   // `policy` and the pools outlive the tree.
   PrefixTree(uint32_t page_tokens, std::vector<TreeGroup> groups, KeyMode key_mode,
@@ -57,10 +59,16 @@ class PrefixTree {
   };
   struct Match {
     Point usable;             // what a sequence can start from
-    uint32_t path_pages = 0;  // pages on the path, window pages or not
+    Point path;               // all of it, window pages or not
+    uint32_t path_pages = 0;  // its length
   };
   // The longest match within `pages_max` pages. `tokens` has at least that many pages.
   Match match(const PromptKeys& keys, std::span<const TokenId> tokens, uint32_t pages_max) const;
+  // Where `tokens` leave the cached paths: the first token that differs from the cached path that
+  // agrees longest. Nothing when no cached path goes on from where the match ends. Looks at no more
+  // than kSiblingsMax paths.
+  std::optional<uint32_t> divergence(const Match& match, const Namespace& space,
+                                     std::span<const TokenId> tokens) const;
   // Pages under `usable` that a lease there would pin and that nobody pins now.
   PageCounts unpinned(const Point& usable) const;
 
@@ -69,6 +77,9 @@ class PrefixTree {
 
   // A lease on the path to `point`, which match() has just returned; at a root if it is empty.
   Lease pin(const Namespace& space, const Point& point);
+  // The same for who copies pages elsewhere: it counts as no use of them. Without windows it pins
+  // the pages of full groups only. REQUIRES: point.end > 0.
+  Lease pin_for_copy(const Point& point, bool with_windows);
   Lease pin_transient();  // at a root of its own
   Lease pin_again(const Lease& other);
   Lease soften(const Lease& other, LeaseKind kind);  // a soft lease on the same path

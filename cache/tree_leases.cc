@@ -24,6 +24,7 @@ void Lease::take_place_of(Lease& other) {
   end_ = other.end_;
   first_ = other.first_;
   kind_ = other.kind_;
+  is_use_ = other.is_use_;
   tree_->remove_from_list(other);
   tree_->add_to_list(*this, *node_);
   other.node_ = nullptr;
@@ -127,6 +128,18 @@ Lease PrefixTree::pin(const Namespace& space, const Point& point) {
   return pin_at(*point.node, point.end, first);
 }
 
+Lease PrefixTree::pin_for_copy(const Point& point, bool with_windows) {
+  CHECK(point.end > 0);
+  PageCounts first{};
+  for (uint32_t g = 0; g < groups_.size(); ++g) {
+    const bool none = groups_[g].window > 0 && !with_windows;
+    first[g] = none ? point.end : first_visible(g, point.end);
+  }
+  Lease lease = pin_at(*point.node, point.end, first);
+  lease.is_use_ = false;
+  return lease;
+}
+
 Lease PrefixTree::pin_transient() {
   // Shorter than any identity that make_namespace() gives: it can be nobody else's.
   Namespace name;
@@ -202,7 +215,7 @@ void PrefixTree::drop(Lease& lease) {
     for (uint32_t g = 0; g < groups_.size(); ++g) {
       visit_path(node, lease.end_, lease.first_[g], [&](Entry& entry) { unpin_page(entry, g); });
     }
-    if (lease.end_ > 0) mark_used(*node, lease.end_);
+    if (lease.end_ > 0 && lease.is_use_) mark_used(*node, lease.end_);
   } else {
     soften_range(lease, false);
   }

@@ -35,12 +35,14 @@ enum class SlotId : uint32_t {};
 
 // What a page is: the identity that its checksum is seeded with and its index record holds.
 struct PageName {
-  std::string_view space;            // the namespace's identity, whole (fingerprint, tenant, salt)
-  std::array<uint64_t, 2> key{};     // of the prefix that ends with this page
-  std::array<uint64_t, 2> parent{};  // of the prefix before it; zeros: it is the first
-  uint32_t position = 0;             // pages before it
-  uint32_t group = 0;                // layer group
-  std::span<const int32_t> tokens;   // of this page; at most kSlotTokensMax
+  std::string_view space;         // the namespace's identity, whole (fingerprint, tenant, salt)
+  std::array<uint64_t, 2> key{};  // of the prefix that ends with this page
+  // A number that names this prefix among all in the store, and that of the prefix one page shorter
+  // (0: this page is the first). By them the tree of prefixes is built again after a restart.
+  std::array<uint64_t, 2> parent{};
+  uint32_t position = 0;            // pages before it
+  uint32_t group = 0;               // layer group
+  std::span<const int32_t> tokens;  // of this page; at most kSlotTokensMax
 };
 
 inline constexpr uint32_t kSlotTokensMax = 256;

@@ -71,6 +71,15 @@ void Semaphore::serve() {
 
 void Permit::release() { shrink_to(0); }
 
+Permit Permit::split(uint64_t units) {
+  CHECK(units <= units_);
+  if (units == 0) return Permit();
+  units_ -= units;
+  Permit part(*semaphore_, units);
+  if (units_ == 0) semaphore_ = nullptr;
+  return part;
+}
+
 void Permit::shrink_to(uint64_t units) {
   CHECK(units <= units_);
   const uint64_t back = units_ - units;

@@ -39,6 +39,8 @@ class Permit {
   // Gives back all, or down to `units` (REQUIRES: units <= units()).
   void release();
   void shrink_to(uint64_t units);
+  // Takes `units` of these into a permit of their own. REQUIRES: units <= units().
+  Permit split(uint64_t units);
 
  private:
   friend class Semaphore;

@@ -1,10 +1,15 @@
 #include "scheduler/engine.h"
 
+#include <algorithm>
 #include <chrono>
+#include <filesystem>
+#include <future>
 #include <random>
 #include <thread>
 
 #include "cache/kv_cache.h"
+#include "cache/tiers.h"
+#include "io/block_store.h"
 #include "io/make_ring.h"
 #include "runtime/check.h"
 #include "runtime/engine_loop.h"
@@ -24,6 +29,8 @@ PolicyOptions policy_options(const EngineOptions& options) {
 // About where attention takes as long as all else in models of 1 to 10 billion parameters.
 constexpr uint32_t kDoubleCostTokens = 16 * 1024;
 
+Task<> store_result(Task<Result<>> task, Result<>& result) { result = co_await std::move(task); }
+
 uint64_t random_secret() {
   std::random_device device;
   return (uint64_t{device()} << 32) | device();
@@ -33,12 +40,16 @@ uint64_t random_secret() {
 
 struct Engine::Impl {
   EngineOptions options;
-  std::vector<kernels::DeviceMemory> memory;  // (group)
   RealClock clock;
-  std::unique_ptr<Parker> parker;
+  io::ChosenParker chosen;
   std::string waits_in;
+  std::vector<std::string> tier_lines;
+  std::vector<kernels::DeviceMemory> memory;  // (group), then the host pools
   std::unique_ptr<EngineLoop> loop;
+  std::unique_ptr<io::Ring> ring;
+  std::unique_ptr<io::BlockStore> store;
   std::unique_ptr<cache::KvCache> cache;
+  std::unique_ptr<cache::Tiers> tiers;
   std::unique_ptr<StepLoop> steps;
   std::atomic<uint64_t> next_id{1};
   std::thread thread;
@@ -49,7 +60,89 @@ struct Engine::Impl {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
   }
+  Task<Result<>> open_store(const std::vector<kernels::KvGroupLayout>& layouts);
+  Result<> make_host_pools(kernels::Device& device, const PoolPlan& pools,
+                           const std::vector<kernels::KvGroupLayout>& layouts,
+                           cache::TiersOptions& tiers);
+  void register_memory();
+  Task<> close();
 };
+
+// REQUIRES: on the engine's thread.
+Task<Result<>> Engine::Impl::open_store(const std::vector<kernels::KvGroupLayout>& layouts) {
+  io::BlockStoreOptions wanted;
+  wanted.directory = options.kv_nvme_dir;
+  std::error_code made;
+  std::filesystem::create_directories(wanted.directory, made);
+  if (made) {
+    co_return Error{ErrorCode::kIo,
+                    "--kv-nvme-dir " + wanted.directory + " cannot be made: " + made.message()};
+  }
+  wanted.bytes = options.kv_nvme_bytes;
+  for (const auto& layout : layouts) {
+    wanted.slot_bytes.push_back(static_cast<uint32_t>(layout.page_bytes()));
+  }
+  std::sort(wanted.slot_bytes.begin(), wanted.slot_bytes.end());
+  const auto repeated = std::unique(wanted.slot_bytes.begin(), wanted.slot_bytes.end());
+  wanted.slot_bytes.erase(repeated, wanted.slot_bytes.end());
+  wanted.page_tokens = layouts.front().page_tokens;
+  auto opened = co_await io::BlockStore::open(std::move(wanted), *loop, *ring);
+  if (!opened) co_return opened.error();
+  store = std::move(*opened);
+  const io::BlockStoreStats stats = store->stats();
+  tier_lines.push_back("nvme     " + options.kv_nvme_dir + ": " +
+                       std::to_string(stats.capacity_bytes >> 20) + " MiB for pages, " +
+                       std::to_string(stats.pages) + " found; " + ring->description());
+  co_return Result<>();
+}
+
+// As many host pages of each group as their share of the device's.
+Result<> Engine::Impl::make_host_pools(kernels::Device& device, const PoolPlan& pools,
+                                       const std::vector<kernels::KvGroupLayout>& layouts,
+                                       cache::TiersOptions& tiers) {
+  if (options.kv_host_bytes == 0) return {};
+  double device_bytes = 0;
+  for (size_t g = 0; g < layouts.size(); ++g) {
+    device_bytes += static_cast<double>(pools.pages[g] * layouts[g].page_bytes());
+  }
+  std::string pages;
+  for (size_t g = 0; g < layouts.size(); ++g) {
+    const double share = static_cast<double>(options.kv_host_bytes) / device_bytes;
+    const auto count = static_cast<uint32_t>(static_cast<double>(pools.pages[g]) * share);
+    if (count == 0) {
+      return invalid_argument("--kv-host-size is too small: it must hold a page of " +
+                              std::to_string(layouts[g].page_bytes() >> 10) + " KiB");
+    }
+    auto allocated = device.allocate(count * layouts[g].page_bytes());
+    if (!allocated) return allocated.error();
+    tiers.host.push_back({allocated->data, count});
+    memory.push_back(std::move(*allocated));
+    pages += (g == 0 ? "" : " and ") + std::to_string(count);
+  }
+  tier_lines.push_back("host     " + std::to_string(options.kv_host_bytes >> 20) + " MiB, " +
+                       pages + " pages");
+  return {};
+}
+
+// All page memory, in pieces of whole pages of at most 1 GiB. A refusal costs speed only.
+void Engine::Impl::register_memory() {
+  constexpr size_t kPiece = size_t{1} << 30;
+  for (const kernels::DeviceMemory& pool : memory) {
+    for (size_t at = 0; at < pool.bytes; at += kPiece) {
+      const Result<> done =
+          ring->register_memory({pool.data + at, std::min(kPiece, pool.bytes - at)});
+      if (done) continue;
+      tier_lines.push_back("         plain reads: " + done.error().message);
+      return;
+    }
+  }
+}
+
+Task<> Engine::Impl::close() {
+  if (tiers != nullptr) co_await tiers->close();
+  if (store != nullptr) co_await store->close();
+  if (ring != nullptr) co_await ring->drain();
+}
 
 Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
@@ -83,21 +176,63 @@ Result<std::unique_ptr<Engine>> Engine::start(const EngineOptions& wanted, model
     impl->memory.push_back(std::move(*memory));
   }
   runner.bind_pages(bases);
-  const uint32_t page_tokens = shape.groups[0].page_tokens;
-  impl->cache = std::make_unique<cache::KvCache>(
-      std::move(cache_options),
-      cache::make_eviction_policy(
-          options.eviction_policy,
-          {.capacity = pools->pages[0], .double_cost_pages = kDoubleCostTokens / page_tokens}));
-  io::ChosenParker chosen = io::make_parker();
-  impl->parker = std::move(chosen.parker);
-  impl->waits_in = impl->parker->description();
-  if (!chosen.why_not_io_uring.empty()) impl->waits_in += " (" + chosen.why_not_io_uring + ")";
-  impl->loop = std::make_unique<EngineLoop>(impl->clock, *impl->parker);
-  impl->steps = std::make_unique<StepLoop>(
-      options, policy,
-      StepLoop::Parts{*impl->loop, *impl->cache, runner, device, tokenizer, bases});
-  impl->thread = std::thread([raw = impl.get()] { raw->loop->run(raw->steps->run()); });
+  cache::TiersOptions tier_options;
+  tier_options.write = options.kv_nvme_write;
+  tier_options.verify_all = options.kv_verify_all;
+  if (const Result<> made = impl->make_host_pools(device, *pools, shape.groups, tier_options);
+      !made) {
+    return made.error();
+  }
+  const bool nvme = !options.kv_nvme_dir.empty() && options.prefix_caching;
+  impl->chosen =
+      io::make_parker(options.io_uring ? io::IoUring::kWhereItWorks : io::IoUring::kNever);
+  impl->waits_in = impl->chosen.parker->description();
+  if (!impl->chosen.why_not_io_uring.empty()) {
+    impl->waits_in += " (" + impl->chosen.why_not_io_uring + ")";
+  }
+  impl->loop = std::make_unique<EngineLoop>(impl->clock, *impl->chosen.parker);
+  const uint32_t double_cost_pages = kDoubleCostTokens / shape.groups[0].page_tokens;
+  const auto make_policy = [kind = options.eviction_policy, double_cost_pages](uint32_t pages) {
+    return cache::make_eviction_policy(kind,
+                                       {.capacity = pages, .double_cost_pages = double_cost_pages});
+  };
+
+  auto ready = std::make_shared<std::promise<Result<>>>();
+  std::future<Result<>> began_future = ready->get_future();
+  // The store is opened, and all is built on what it says, by the thread that will own it.
+  impl->thread = std::thread([&, ready, raw = impl.get(), options = cache_options, tier_options,
+                              policy]() mutable {
+    if (nvme) {
+      raw->ring = io::make_ring(raw->chosen, *raw->loop);
+      Result<> opened;
+      raw->loop->run(store_result(raw->open_store(shape.groups), opened));
+      if (!opened) {
+        raw->loop->run(raw->close());
+        ready->set_value(opened.error());
+        return;
+      }
+      options.secret = raw->store->secret();
+      raw->register_memory();
+    }
+    raw->cache = std::make_unique<cache::KvCache>(std::move(options), make_policy(pools->pages[0]));
+    if (nvme || !tier_options.host.empty()) {
+      raw->tiers = std::make_unique<cache::Tiers>(
+          tier_options, cache::Tiers::Parts{*raw->loop, *raw->cache, device, raw->store.get()},
+          make_policy);
+    }
+    raw->steps = std::make_unique<StepLoop>(
+        raw->options, policy,
+        StepLoop::Parts{*raw->loop, *raw->cache, runner, device, tokenizer, bases, raw->tiers.get(),
+                        raw->ring.get()});
+    ready->set_value({});
+    raw->loop->run(raw->steps->run());
+    raw->loop->run(raw->close());
+  });
+  const Result<> began = began_future.get();
+  if (!began) {
+    impl->thread.join();
+    return began.error();
+  }
   return std::unique_ptr<Engine>(new Engine(std::move(impl)));
 }
 
@@ -105,6 +240,7 @@ Engine::~Engine() {
   impl_->push(ShutDownCommand{});
   impl_->thread.join();
   impl_->steps.reset();
+  impl_->tiers.reset();
 }
 
 Result<RequestId> Engine::submit(Request request, std::shared_ptr<OutputSink> sink) {
@@ -153,6 +289,8 @@ void Engine::reset_prefix_cache(std::function<void(uint64_t pages)> then) {
 EngineStats Engine::stats() const { return impl_->steps->stats(); }
 
 uint32_t Engine::context_tokens_max() const { return impl_->options.context_tokens_max; }
+
+const std::vector<std::string>& Engine::tier_lines() const { return impl_->tier_lines; }
 
 const std::string& Engine::waits_in() const { return impl_->waits_in; }
 

@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "cache/eviction_policy.h"
+#include "cache/tiers.h"
+#include "io/ring.h"
 #include "kernels/device.h"
 #include "model/runner.h"
 #include "model/tokenizer.h"
@@ -26,6 +28,13 @@ struct EngineOptions {
   uint32_t waiting_max = 4096;      // further requests are refused with kResourceExhausted
   bool prefix_caching = true;
   cache::EvictionPolicyKind eviction_policy = cache::EvictionPolicyKind::kValue;
+  // Tiers below the device; 0 and empty: none.
+  uint64_t kv_host_bytes = 0;
+  std::string kv_nvme_dir{};  // made if it is not there
+  uint64_t kv_nvme_bytes = 0;
+  cache::WritePolicy kv_nvme_write = cache::WritePolicy::kAuto;
+  bool kv_verify_all = false;        // check pages from host memory as well as those from NVMe
+  bool io_uring = true;              // false: threads with pread and pwrite
   uint32_t preempt_every_steps = 0;  // tests: preempts a running sequence every N steps; 0 never
 };
 
@@ -43,6 +52,9 @@ struct EngineStats {
   uint64_t prefix_queries = 0, prefix_hits = 0;  // tokens asked for, tokens found
   uint64_t tree_nodes = 0, tree_namespaces = 0, evicted_pages = 0;
   uint32_t sessions = 0;
+  bool has_tiers = false;
+  cache::TiersStats tiers;
+  io::RingStats ring;
 };
 
 class Engine {
@@ -67,6 +79,8 @@ class Engine {
   EngineStats stats() const;
   // What the engine sleeps in: "io_uring", or "ppoll" and why not io_uring (case S15).
   const std::string& waits_in() const;
+  // What was found below the device, for the start-up lines: one sentence a tier.
+  const std::vector<std::string>& tier_lines() const;
   uint32_t context_tokens_max() const;  // after shortening to what the pool holds
 
  private:

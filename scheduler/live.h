@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cache/kv_cache.h"
+#include "cache/load.h"
 #include "model/text_stream.h"
 #include "runtime/clock.h"
 #include "scheduler/request.h"
@@ -27,11 +28,13 @@ struct LiveSequence {
   std::vector<model::TokenId> tokens;      // prompt, then output; not changed while a step runs
   cache::PromptKeys keys;                  // of `tokens` when it last began to wait
   std::unique_ptr<cache::Sequence> pages;  // while running
+  std::shared_ptr<cache::Load> load;       // what is coming up for it from lower tiers
   std::unique_ptr<model::TextStream> text;
-  uint32_t progress = 0;      // tokens drawn since it was admitted last
-  uint32_t waited_steps = 0;  // since it began to wait
-  uint32_t step_tokens = 0;   // rows in the step that runs
-  cache::Peek peek;           // what waits for it in the cache, as of `peek_version`
+  uint32_t progress = 0;                        // tokens drawn since it was admitted last
+  uint32_t waited_steps = 0;                    // since it began to wait
+  uint32_t step_tokens = 0;                     // rows in the step that runs
+  std::optional<Clock::TimePoint> waits_since;  // for its load, computing nothing
+  cache::Peek peek;  // what waits for it in the cache, as of `peek_version`
   uint64_t peek_version = ~uint64_t{0};
 };
 

@@ -32,7 +32,7 @@ uint32_t debt(const PolicyOptions& options, const PolicyGroup& group, uint32_t g
       promised_tokens(options, sequence.tokens, sequence.progress, sequence.output_tokens_left);
   const uint32_t most =
       peak_pages(options, group, tokens) + fork_pages(options, group, sequence.choices);
-  const uint32_t held = sequence.pages_held[group_index];
+  const uint32_t held = sequence.pages_held[group_index] + sequence.pages_loading[group_index];
   return most > held ? most - held : 0;
 }
 
@@ -75,7 +75,7 @@ class PageBudget {
 
   void give_back(const RunningSequence& sequence) {
     for (uint32_t g = 0; g < state_.groups.size(); ++g) {
-      available_[g] += sequence.pages_held[g];
+      available_[g] += sequence.pages_held[g] + sequence.pages_loading[g];
       const uint32_t own = debt(options_, state_.groups[g], g, sequence);
       promised_[g] -= std::min(promised_[g], own);
     }
@@ -213,8 +213,9 @@ Plan plan(const PolicyOptions& options, const PolicyState& state) {
   if (rows > 0) prefill = std::min(prefill, options.mixed_prefill_max);
   for (size_t i = 0; i < order.size() && prefill > 0; ++i) {
     const RunningSequence& sequence = *order[i];
-    const uint32_t rest = sequence.tokens - sequence.written;
-    if (given_up[i] || rest == 1) continue;
+    const uint32_t end = std::min(sequence.tokens, sequence.compute_until);
+    if (given_up[i] || sequence.tokens - sequence.written == 1) continue;
+    const uint32_t rest = end - std::min(end, sequence.written);
     const uint32_t tokens = budget.room(sequence, std::min(rest, prefill));
     if (tokens == 0) continue;
     budget.take(sequence, tokens);

@@ -60,8 +60,12 @@ struct RunningSequence {
   int32_t priority = 0;
   uint32_t written = 0;  // tokens whose KV is in pages
   uint32_t tokens = 0;   // tokens known; tokens - written are to be computed (1: decode)
+  // Tokens up to which it may compute now: pages after them are being loaded. It waits when that is
+  // no more than `written`.
+  uint32_t compute_until = UINT32_MAX;
   PageCounts pages_held{};
-  uint32_t choices = 1;  // still to fork into
+  PageCounts pages_loading{};  // set aside for what is being loaded
+  uint32_t choices = 1;        // still to fork into
   uint32_t output_tokens_left = 0;
   uint32_t progress = 0;  // tokens drawn since it was admitted last
 };

@@ -49,11 +49,17 @@ struct OutputToken {
 
 struct Usage {
   uint32_t prompt_tokens = 0;
-  uint32_t cached_tokens =
-      0;  // prompt tokens whose KV came from the cache, never more than prompt-1
+  // Prompt tokens whose KV came from the cache, never more than prompt - 1; and of these, those
+  // that came up from a lower tier. The rest was on the device.
+  uint32_t cached_tokens = 0;
+  uint32_t host_tokens = 0, nvme_tokens = 0;
+  uint32_t matched_tokens = 0;   // found in any tier when it was admitted, loaded or not
   uint32_t computed_tokens = 0;  // prompt tokens computed, recomputation after preemption included
   uint32_t completion_tokens = 0;  // over all choices
   uint32_t preemptions = 0;
+  // Where the prompt left a path that the cache held: the first token that differs from it.
+  std::optional<uint32_t> first_divergence;
+  double load_seconds = 0;  // that it waited for pages without computing
   double queue_seconds = 0, prefill_seconds = 0, decode_seconds = 0;
 };
 

@@ -30,6 +30,11 @@ StepLoop::StepLoop(const EngineOptions& options, const PolicyOptions& policy, Pa
       layouts_(parts_.runner.shape().groups),
       inbox_(4 * (size_t{options.waiting_max} + options.sequences_max) + 64),
       step_done_(parts_.device.make_event()) {
+  if (parts_.tiers != nullptr) {
+    parts_.tiers->set_on_progress([this] {
+      if (idle_ && inbox_.try_push(TierProgressCommand{})) idle_ = false;
+    });
+  }
   publish();
 }
 
@@ -39,15 +44,32 @@ Task<> StepLoop::run() {
   for (;;) {
     while (auto command = inbox_.try_pop()) handle(std::move(*command));
     drop_ended();
+    advance_loads();
     // With nothing running somebody must come in, paused or not.
     if (!admission_paused_ || running_.empty()) admit_waiting();
     if (build_step()) {
+      step_began_ = parts_.loop.clock().now();
       parts_.runner.enqueue(batch_, result_);
       parts_.device.compute().record(*step_done_);
       outbox_.deliver();  // while the device computes
       publish();
       co_await step_done_->wait();
+      measure_step();
       take_step();
+      if (std::exchange(copies_enqueued_, false)) {
+        // A page that a fork's copy still reads or writes may be given back and then be the target
+        // of a transfer, which the compute stream does not order (cases K2, K4).
+        parts_.device.compute().record(*step_done_);
+        co_await step_done_->wait();
+      }
+      continue;
+    }
+    const bool loading = std::any_of(running_.begin(), running_.end(),
+                                     [this](LiveSequence* s) { return waits_for_load(*s); });
+    if (loading) {
+      outbox_.deliver();
+      publish();
+      co_await wait_for_command();
       continue;
     }
     if (!running_.empty()) {
@@ -60,11 +82,19 @@ Task<> StepLoop::run() {
     outbox_.deliver();
     publish();
     if (shutting_down_ && requests_.empty()) break;
-    CHECK(waiting_.empty());
-    auto command = co_await inbox_.pop(never_);
-    CHECK(command.has_value());
-    handle(std::move(*command));
+    // Who waits with nothing running waits for pages that transfers hold.
+    CHECK(waiting_.empty() || parts_.tiers != nullptr);
+    if (!waiting_.empty()) parts_.tiers->wake_soon();
+    co_await wait_for_command();
   }
+}
+
+Task<> StepLoop::wait_for_command() {
+  idle_ = true;
+  auto command = co_await inbox_.pop(never_);
+  idle_ = false;
+  CHECK(command.has_value());
+  handle(std::move(*command));
 }
 
 void StepLoop::handle(Command command) {
@@ -79,10 +109,11 @@ void StepLoop::handle(Command command) {
     }
     parts_.cache.end_session(session->session);
   } else if (auto* reset = std::get_if<ResetCacheCommand>(&command)) {
-    const uint64_t pages = parts_.cache.clear();
+    uint64_t pages = parts_.cache.clear();
+    if (parts_.tiers != nullptr) pages += parts_.tiers->clear();
     publish();
     reset->then(pages);
-  } else {
+  } else if (std::holds_alternative<ShutDownCommand>(command)) {
     shutting_down_ = true;
     for (auto& [id, request] : requests_) request->cancelled = true;
   }
@@ -129,6 +160,9 @@ void StepLoop::admit_waiting() {
 
 void StepLoop::start(LiveSequence& sequence) {
   LiveRequest& request = *sequence.request;
+  if (!request.admitted) {
+    request.usage.first_divergence = parts_.cache.first_divergence(sequence.keys, sequence.tokens);
+  }
   const bool may_match = !wants_scores(request);  // those are computed, never taken from the cache
   sequence.pages = parts_.cache.begin(sequence.keys, sequence.tokens, may_match ? UINT32_MAX : 0);
   const uint32_t found = sequence.pages->cached_tokens();
@@ -143,8 +177,10 @@ void StepLoop::start(LiveSequence& sequence) {
     request.admitted = true;
     request.started = parts_.loop.clock().now();
     request.usage.cached_tokens = found;
+    request.usage.matched_tokens = found;
     counters_.cached_tokens += found;
   }
+  if (may_match) begin_load(sequence);
 }
 
 LiveSequence& StepLoop::youngest() {
@@ -212,15 +248,18 @@ PolicyState StepLoop::picture() {
   for (Slot slot = 0; slot < running_.size(); ++slot) {
     const LiveSequence& sequence = *running_[slot];
     const LiveRequest& request = *sequence.request;
-    state.running.push_back({.id = static_cast<uint64_t>(request.id),
-                             .slot = slot,
-                             .priority = request.request.priority,
-                             .written = sequence.pages->size(),
-                             .tokens = static_cast<uint32_t>(sequence.tokens.size()),
-                             .pages_held = sequence.pages->pages_held(),
-                             .choices = sequence.choices_to_fork,
-                             .output_tokens_left = output_left(sequence),
-                             .progress = sequence.progress});
+    state.running.push_back(
+        {.id = static_cast<uint64_t>(request.id),
+         .slot = slot,
+         .priority = request.request.priority,
+         .written = sequence.pages->size(),
+         .tokens = static_cast<uint32_t>(sequence.tokens.size()),
+         .compute_until = compute_until(*running_[slot]),
+         .pages_held = sequence.pages->pages_held(),
+         .pages_loading = sequence.load == nullptr ? PageCounts{} : sequence.load->pages_held(),
+         .choices = sequence.choices_to_fork,
+         .output_tokens_left = output_left(sequence),
+         .progress = sequence.progress});
   }
   return state;
 }
@@ -347,6 +386,7 @@ std::vector<LiveSequence*> StepLoop::fork(LiveSequence& sequence) {
     const size_t bytes = layouts_[group].page_bytes();
     std::byte* base = parts_.page_memory[group];
     // On the compute stream: ordered before the next step, which writes either page.
+    copies_enqueued_ = true;
     parts_.device.compute().copy(base + static_cast<size_t>(to) * bytes,
                                  base + static_cast<size_t>(from) * bytes, bytes);
   };
@@ -400,6 +440,8 @@ void StepLoop::preempt(LiveSequence& sequence) {
 
 void StepLoop::release_pages(LiveSequence& sequence, bool keep_for_session) {
   if (sequence.pages == nullptr) return;
+  end_load(sequence);
+  keep_path(sequence);
   const Request& request = sequence.request->request;
   const bool keep = keep_for_session && sequence.choice == 0;
   parts_.cache.release(std::move(sequence.pages), keep ? request.session : std::string());
@@ -459,6 +501,11 @@ void StepLoop::publish() {
   counters_.tree_nodes = cache.tree_nodes;
   counters_.tree_namespaces = cache.tree_namespaces;
   counters_.sessions = cache.sessions;
+  if (parts_.tiers != nullptr) {
+    counters_.has_tiers = true;
+    counters_.tiers = parts_.tiers->stats();
+    if (parts_.ring != nullptr) counters_.ring = parts_.ring->stats();
+  }
   counters_.running = static_cast<uint32_t>(running_.size());
   counters_.waiting = static_cast<uint32_t>(waiting_.size());
   const std::lock_guard lock(published_mutex_);

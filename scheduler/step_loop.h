@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "cache/kv_cache.h"
+#include "cache/tiers.h"
 #include "kernels/device.h"
 #include "model/runner.h"
 #include "model/tokenizer.h"
@@ -41,8 +42,9 @@ struct ResetCacheCommand {
   std::function<void(uint64_t pages)> then;
 };
 struct ShutDownCommand {};
+struct TierProgressCommand {};  // pages arrived, or were given back: look again
 using Command = std::variant<SubmitCommand, CancelCommand, EndSessionCommand, ResetCacheCommand,
-                             ShutDownCommand>;
+                             ShutDownCommand, TierProgressCommand>;
 
 class StepLoop {
  public:
@@ -54,6 +56,8 @@ class StepLoop {
     kernels::Device& device;
     const model::Tokenizer& tokenizer;
     std::vector<std::byte*> page_memory;
+    cache::Tiers* tiers = nullptr;  // null: the device is the only tier
+    io::Ring* ring = nullptr;       // for its figures
   };
 
   StepLoop(const EngineOptions& options, const PolicyOptions& policy, Parts parts);
@@ -83,6 +87,7 @@ class StepLoop {
   WaitingSequence picture_of(LiveSequence& sequence);
   bool leader_runs(const LiveSequence& sequence) const;
   bool build_step();  // false: nothing can run
+  Task<> wait_for_command();
   void add_rows(LiveSequence& sequence, uint32_t rows);
   void take_step();  // the step that ran: commits pages, hands out tokens
   void take_samples(LiveSequence& sequence, const std::vector<model::SampleResult>& samples,
@@ -94,6 +99,17 @@ class StepLoop {
   void finish(LiveSequence& sequence);
   void finish_all(LiveRequest& request, FinishReason reason);
   void release_pages(LiveSequence& sequence, bool keep_for_session);
+
+  // step_loop_tiers.cc
+  double compute_price() const;
+  void begin_load(LiveSequence& sequence);
+  void advance_loads();  // sequences take the pages that have arrived
+  uint32_t compute_until(LiveSequence& sequence);
+  bool waits_for_load(const LiveSequence& sequence) const;
+  void end_load(LiveSequence& sequence);
+  void keep_path(const LiveSequence& sequence);
+  void measure_step();
+
   void sweep();  // what has ended leaves the lists, and its client gets the last word
   void publish();
 
@@ -119,6 +135,10 @@ class StepLoop {
   model::StepResult result_;
   std::vector<LiveSequence*> stepping_;
   std::unique_ptr<kernels::Event> step_done_;
+  Clock::TimePoint step_began_{};
+
+  bool copies_enqueued_ = false;  // by forks, since the step ended
+  bool idle_ = false;             // waits for a command
 
   EngineStats counters_;
   mutable std::mutex published_mutex_;

@@ -5,6 +5,24 @@
 #include "server/api/json_text.h"
 
 namespace spillway::server {
+namespace {
+
+json::object tier_object(const cache::TierStats& tier) {
+  return {{"capacity_bytes", tier.capacity_bytes},
+          {"used_bytes", tier.used_bytes},
+          {"pages", tier.pages},
+          {"hits", tier.hits},
+          {"reads", tier.reads},
+          {"writes", tier.writes},
+          {"evictions", tier.evictions},
+          {"errors", tier.errors},
+          {"corrupt", tier.corrupt},
+          {"skipped", tier.skipped},
+          {"mb_per_s", tier.measured ? json::value(tier.bytes_per_s / 1e6) : json::value(nullptr)},
+          {"set_aside", tier.set_aside}};
+}
+
+}  // namespace
 
 std::string debug_cache_body(const ServedModel& model) {
   const scheduler::EngineStats stats = model.backend->stats();
@@ -21,7 +39,20 @@ std::string debug_cache_body(const ServedModel& model) {
                                   {"pinned", pool.pinned},
                                   {"page_bytes", pool.page_bytes}});
   }
+  json::object tiers;
+  if (stats.has_tiers) {
+    tiers = {{"host", tier_object(stats.tiers.host)},
+             {"nvme", tier_object(stats.tiers.nvme)},
+             {"directory_nodes", stats.tiers.directory_nodes},
+             {"paths_waiting", stats.tiers.paths_waiting},
+             {"paths_dropped", stats.tiers.paths_dropped},
+             {"loads", stats.tiers.loads},
+             {"compute_us_per_token", stats.tiers.compute_seconds_per_token * 1e6}};
+    tiers["nvme"].as_object()["read_only"] = stats.tiers.store.read_only;
+    tiers["nvme"].as_object()["file_bytes"] = stats.tiers.store.file_bytes;
+  }
   return to_json(json::object{
+      {"tiers", std::move(tiers)},
       {"page_tokens", model.page_tokens},
       {"prefix_caching", model.prefix_caching},
       {"pools", std::move(groups)},

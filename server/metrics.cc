@@ -91,6 +91,69 @@ void add_pools(Scrape& out, const scheduler::EngineStats& stats, uint32_t page_t
   }
 }
 
+void add_tiers(Scrape& out, const scheduler::EngineStats& stats) {
+  if (!stats.has_tiers) return;
+  const auto gauge = MetricType::Gauge;
+  const auto counter = MetricType::Counter;
+  struct Value {
+    const char* name;
+    const char* help;
+    MetricType type;
+    double (*of)(const cache::TierStats&);
+  };
+  using Tier = const cache::TierStats&;
+  static const Value kValues[] = {
+      {"spillway:tier_capacity_bytes", "Bytes for pages in a tier below the device.", gauge,
+       [](Tier t) { return double(t.capacity_bytes); }},
+      {"spillway:tier_used_bytes", "Of these, in use.", gauge,
+       [](Tier t) { return double(t.used_bytes); }},
+      {"spillway:tier_pages", "Pages that the tier holds.", gauge,
+       [](Tier t) { return double(t.pages); }},
+      {"spillway:tier_hits_total", "Pages that requests took from the tier.", counter,
+       [](Tier t) { return double(t.hits); }},
+      {"spillway:tier_read_pages_total", "Pages moved up.", counter,
+       [](Tier t) { return double(t.reads); }},
+      {"spillway:tier_written_pages_total", "Pages moved down.", counter,
+       [](Tier t) { return double(t.writes); }},
+      {"spillway:tier_read_bytes_total", "Bytes moved up.", counter,
+       [](Tier t) { return double(t.read_bytes); }},
+      {"spillway:tier_written_bytes_total", "Bytes moved down.", counter,
+       [](Tier t) { return double(t.written_bytes); }},
+      {"spillway:tier_evictions_total", "Pages evicted from the tier.", counter,
+       [](Tier t) { return double(t.evictions); }},
+      {"spillway:tier_errors_total", "Operations that failed; each became a recompute.", counter,
+       [](Tier t) { return double(t.errors); }},
+      {"spillway:tier_corrupt_total", "Pages that did not verify; none was served.", counter,
+       [](Tier t) { return double(t.corrupt); }},
+      {"spillway:tier_skipped_total", "Pages not written: policy, no room, or set aside.", counter,
+       [](Tier t) { return double(t.skipped); }},
+      {"spillway:tier_bytes_per_second", "Towards the device, as measured; 0: not yet.", gauge,
+       [](Tier t) { return t.measured ? t.bytes_per_s : 0.0; }},
+      {"spillway:tier_set_aside", "1 while the tier is set aside after failures.", gauge,
+       [](Tier t) { return t.set_aside ? 1.0 : 0.0; }},
+  };
+  for (const Value& value : kValues) {
+    for (const bool host : {true, false}) {
+      const cache::TierStats& tier = host ? stats.tiers.host : stats.tiers.nvme;
+      if (tier.capacity_bytes == 0) continue;
+      out.add(value.name, value.help, value.type, value.of(tier),
+              {{"tier", host ? "host" : "nvme"}});
+    }
+  }
+  out.add("spillway:tier_loads", "Requests whose pages are coming up.", gauge, stats.tiers.loads);
+  out.add("spillway:tier_paths_waiting", "Paths that wait to be written.", gauge,
+          double(stats.tiers.paths_waiting));
+  out.add("spillway:tier_paths_dropped_total", "Paths not written: too many waited.", counter,
+          double(stats.tiers.paths_dropped));
+  out.add("spillway:io_in_flight", "Disk operations in flight.", gauge, stats.ring.in_flight);
+  out.add("spillway:io_queued", "Disk operations that wait for an entry.", gauge,
+          stats.ring.queued);
+  out.add("spillway:io_errors_total", "Disk operations that the system failed.", counter,
+          double(stats.ring.errors));
+  out.add("spillway:io_abandoned_total", "Disk operations that nobody waited for any more.",
+          counter, double(stats.ring.abandoned));
+}
+
 void add_engine(Scrape& out, const scheduler::EngineStats& stats) {
   const auto gauge = MetricType::Gauge;
   const auto counter = MetricType::Counter;
@@ -211,6 +274,7 @@ std::string Metrics::text(const scheduler::EngineStats* stats, std::string_view 
     Scrape scrape(model_name);
     add_engine(scrape, *stats);
     add_pools(scrape, *stats, page_tokens);
+    add_tiers(scrape, *stats);
     out = impl_->serializer.Serialize(scrape.take());
   }
   return out + impl_->serializer.Serialize(impl_->registry.Collect());

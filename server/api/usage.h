@@ -2,6 +2,7 @@
 #pragma once
 
 #include <boost/json/object.hpp>
+#include <optional>
 
 #include "scheduler/request.h"
 
@@ -20,6 +21,11 @@ class UsageSum {
 
  private:
   uint32_t page_tokens_;
+  boost::json::object receipt() const;
+
+  uint64_t matched_ = 0, host_ = 0, nvme_ = 0;
+  double queue_ms_ = 0, load_ms_ = 0;
+  std::optional<uint32_t> divergence_;
   uint64_t prompt_ = 0, cached_ = 0, computed_ = 0, written_ = 0, completion_ = 0;
 };
 

@@ -106,6 +106,7 @@ std::string banner(const model::GgufFile& file, const ModelOptions& options,
           std::to_string(options.page_tokens) + " tokens, " +
           (options.kv_type == "auto" ? "f16" : options.kv_type) +
           (options.prefix_caching ? "" : ", prefix caching off") + "\n";
+  for (const std::string& line : backend.engine->tier_lines()) text += "  " + line + "\n";
   text += "  context  " + grouped_digits(served.context_tokens_max) + " tokens\n";
   if (served.context_tokens_max < context_wished) {
     text += "           shortened from " + grouped_digits(context_wished) +
@@ -128,6 +129,26 @@ void fill_served(ServedModel& served, const ModelOptions& options, const std::st
   served.system_fingerprint = "fp_" + backend.transformer->shape().fingerprint.substr(0, 12);
   served.tokenizer = backend.tokenizer;
   served.seed = options.seed;
+}
+
+scheduler::EngineOptions engine_options_of(const ModelOptions& options, uint32_t context) {
+  scheduler::EngineOptions engine;
+  engine.kv_device_bytes =
+      options.kv_device_bytes != 0 ? options.kv_device_bytes : default_kv_bytes();
+  engine.context_tokens_max = context;
+  engine.sequences_max = options.sequences_max;
+  engine.step_tokens_max = options.step_tokens_max;
+  engine.prefix_caching = options.prefix_caching;
+  engine.eviction_policy = *cache::parse_eviction_policy(options.eviction_policy);
+  engine.kv_host_bytes = options.kv_host_bytes;
+  engine.kv_nvme_dir = options.kv_nvme_dir;
+  engine.kv_nvme_bytes = options.kv_nvme_bytes;
+  if (options.kv_nvme_write == "reuse") engine.kv_nvme_write = cache::WritePolicy::kReuse;
+  if (options.kv_nvme_write == "off") engine.kv_nvme_write = cache::WritePolicy::kOff;
+  engine.kv_verify_all = options.kv_verify == "all";
+  engine.io_uring = options.io_backend != "threads";
+  engine.preempt_every_steps = options.preempt_every_steps;
+  return engine;
 }
 
 }  // namespace
@@ -198,15 +219,7 @@ Result<LoadedModel> load_model(const ModelOptions& options) {
     spdlog::warn("context asked={} trained={}: answers past the trained length may be poor",
                  context, trained);
   }
-  scheduler::EngineOptions engine_options{
-      .kv_device_bytes =
-          options.kv_device_bytes != 0 ? options.kv_device_bytes : default_kv_bytes(),
-      .context_tokens_max = context,
-      .sequences_max = options.sequences_max,
-      .step_tokens_max = options.step_tokens_max,
-      .prefix_caching = options.prefix_caching,
-      .eviction_policy = *cache::parse_eviction_policy(options.eviction_policy),
-      .preempt_every_steps = options.preempt_every_steps};
+  const scheduler::EngineOptions engine_options = engine_options_of(options, context);
   auto engine = scheduler::Engine::start(engine_options, *backend->transformer, *backend->device,
                                          *backend->tokenizer);
   if (!engine) return engine.error();

@@ -75,6 +75,39 @@ void add_model_flags(CLI::App& app, ModelOptions& model) {
       ->group(group);
 }
 
+void add_tier_flags(CLI::App& app, ModelOptions& model) {
+  const std::string group = "Tiers below the device";
+  add_size(app, "--kv-nvme-size", model.kv_nvme_bytes,
+           "Most bytes on disk, index included (default: 8G, once a directory is given)");
+  app.get_option("--kv-nvme-size")->group(group);
+  app.add_option("--kv-nvme-dir", model.kv_nvme_dir,
+                 "Directory on a local disk that keeps KV pages, over restarts too")
+      ->type_name("DIR")
+      ->group(group);
+  app.add_option("--kv-nvme-write", model.kv_nvme_write,
+                 "What is written: everything while there is room and then what is used again, "
+                 "only what is used again, or nothing")
+      ->check(CLI::IsMember({"auto", "reuse", "off"}))
+      ->type_name("auto|reuse|off")
+      ->capture_default_str()
+      ->group(group);
+  add_size(app, "--kv-host-size", model.kv_host_bytes,
+           "Host memory for KV pages; of use where the device has memory of its own (default: 0)");
+  app.get_option("--kv-host-size")->group(group);
+  app.add_option("--kv-verify", model.kv_verify,
+                 "Which pages are checked when they come up: those from NVMe, or all")
+      ->check(CLI::IsMember({"nvme", "all"}))
+      ->type_name("nvme|all")
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--io-backend", model.io_backend,
+                 "io_uring where it works, or a few threads with pread and pwrite")
+      ->check(CLI::IsMember({"auto", "threads"}))
+      ->type_name("auto|threads")
+      ->capture_default_str()
+      ->group(group);
+}
+
 // "a,b" or vLLM's JSON list '["a", "b"]'.
 std::vector<std::string> split_list(const std::string& text) {
   std::vector<std::string> out;
@@ -132,6 +165,7 @@ void add_network_flags(CLI::App& app, ServerOptions& server) {
 void add_serve(CLI::App& app, ServeOptions& options) {
   add_model_path(app, options.model.path);
   add_model_flags(app, options.model);
+  add_tier_flags(app, options.model);
   const std::string group = "Serving";
   app.add_option("--served-model-name", options.model.served_names,
                  "Names that requests may use; the first is reported (default: the file's name)")
@@ -169,6 +203,7 @@ void add_chat(CLI::App& app, ChatOptions& options) {
       ->type_name("URL");
   app.add_option("--api-key", options.api_key, "Key for that server (also SPILLWAY_API_KEY)")
       ->type_name("KEY");
+  add_tier_flags(app, options.model);
   app.add_option("--system", options.system, "System message")->type_name("TEXT");
   app.add_option("--temperature", options.temperature, "0 is greedy")
       ->check(CLI::Range(0.0, 2.0))

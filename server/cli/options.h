@@ -22,7 +22,13 @@ struct ModelOptions {
   uint32_t page_tokens = 16;
   std::string kv_type = "auto";
   uint64_t kv_device_bytes = 0;  // 0: a quarter of the free memory, at most 4 GiB
-  uint32_t threads = 0;          // 0: one per core
+  uint64_t kv_host_bytes = 0;    // 0: no host tier
+  std::string kv_nvme_dir;       // empty: no NVMe tier
+  uint64_t kv_nvme_bytes = uint64_t{8} << 30;
+  std::string kv_nvme_write = "auto";
+  std::string kv_verify = "nvme";
+  std::string io_backend = "auto";
+  uint32_t threads = 0;  // 0: one per core
   bool prefix_caching = true;
   std::string eviction_policy = "value";
   uint32_t preempt_every_steps = 0;

@@ -1,0 +1,80 @@
+// The pages of one sequence that are on their way to the device. Made by Tiers::begin_load(); its
+// sequence takes them page by page or at once with Tiers::adopt(), or gives them up.
+// Engine thread only.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "cache/kv_cache.h"
+#include "cache/page_directory.h"
+#include "cache/residency.h"
+
+namespace spillway::cache {
+
+// A device page that a transfer fills. Shared by the load and by the operation that writes the
+// page, so that it is free again only when both have let go (cases K5, S7).
+class FillingPage {
+ public:
+  FillingPage(KvCache& cache, uint32_t group, PageId page)
+      : cache_(cache), group_(group), page_(page) {}
+  ~FillingPage() {
+    if (page_ != kNoPage) cache_.free_filling(group_, page_);
+  }
+  FillingPage(const FillingPage&) = delete;
+  FillingPage& operator=(const FillingPage&) = delete;
+
+  std::byte* data() const { return cache_.page_data(group_, page_); }
+  PageId take() { return std::exchange(page_, kNoPage); }
+  void give_up() {  // something still writes it
+    if (!std::exchange(orphaned_, true)) cache_.orphan_filling(group_, page_);
+  }
+
+ private:
+  KvCache& cache_;
+  const uint32_t group_;
+  PageId page_;
+  bool orphaned_ = false;
+};
+
+struct Load {
+  enum class State : uint8_t {
+    kAbsent,   // to be computed
+    kPlanned,  // waits for its turn
+    kMoving,
+    kReady,
+    kTaken,  // the sequence has it
+  };
+  struct Slot {  // one position of the path, with a page in each group that needs one there
+    State state = State::kAbsent;
+    DirectoryNode* node = nullptr;  // counted in its `transfers` while planned or moving
+    std::array<std::shared_ptr<FillingPage>, kGroupsMax> pages;
+    Tier from = Tier::kNvme;  // the slowest of its pages' tiers
+    uint32_t moving = 0;      // pages that have not arrived yet
+    bool failed = false;
+  };
+
+  uint32_t begin = 0;      // pages of the path before slots[0]
+  uint32_t taken_end = 0;  // the sequence has all before this position
+  bool whole = false;      // with windows: all from the meeting point on, or nothing
+  bool given_up = false;
+  bool running = true;  // its coroutine has not ended
+  std::vector<Slot> slots;
+  std::array<uint32_t, kTiers> adopted{};  // pages taken, by the tier they came from
+
+  uint32_t end() const { return begin + static_cast<uint32_t>(slots.size()); }
+  Slot& at(uint32_t position) { return slots[position - begin]; }
+  const Slot& at(uint32_t position) const { return slots[position - begin]; }
+  // Device pages that are set aside for it, by group.
+  PageCounts pages_held() const {
+    PageCounts held{};
+    for (const Slot& slot : slots) {
+      for (uint32_t g = 0; g < kGroupsMax; ++g) held[g] += slot.pages[g] != nullptr;
+    }
+    return held;
+  }
+};
+
+}  // namespace spillway::cache

@@ -1,0 +1,100 @@
+#include "cache/tier_rates.h"
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+
+#include "runtime/check.h"
+
+namespace spillway::cache {
+namespace {
+
+double seconds(Clock::Duration time) { return std::chrono::duration<double>(time).count(); }
+
+constexpr Clock::Duration kFirstPause = std::chrono::seconds(2);
+constexpr Clock::Duration kLongestPause = std::chrono::seconds(60);
+
+}  // namespace
+
+void TransferRate::advance(Clock::TimePoint now) {
+  if (in_flight_ > 0) busy_s_ += seconds(now - marked_);
+  marked_ = now;
+}
+
+void TransferRate::began(Clock::TimePoint now, uint64_t bytes) {
+  advance(now);
+  if (in_flight_ == 0) progress_ = now;
+  in_flight_ += bytes;
+}
+
+void TransferRate::ended(Clock::TimePoint now, uint64_t bytes, bool whole) {
+  advance(now);
+  CHECK(in_flight_ >= bytes);
+  in_flight_ -= bytes;
+  progress_ = now;
+  if (whole) done_bytes_ += bytes;
+  if (done_bytes_ < kSampleBytes && busy_s_ < kSampleSeconds) return;
+  const double sample = static_cast<double>(done_bytes_) / std::max(busy_s_, 1e-6);
+  rate_ = measured_ ? (1 - kNewest) * rate_ + kNewest * sample : sample;
+  rate_ = std::max(rate_, 1.0);
+  measured_ = true;
+  busy_s_ = 0;
+  done_bytes_ = 0;
+}
+
+double TransferRate::bytes_per_s(Clock::TimePoint now) const {
+  if (in_flight_ == 0) return rate_;
+  const double silent_s = seconds(now - progress_);
+  const double expected_s = static_cast<double>(in_flight_) / rate_;
+  return silent_s <= expected_s ? rate_ : static_cast<double>(in_flight_) / silent_s;
+}
+
+uint32_t ComputeRate::place_of(uint32_t position) {
+  const auto width = static_cast<uint32_t>(std::bit_width(position));
+  return std::min(width > kFirst ? width - kFirst : 0, kPlaces - 1);
+}
+
+void ComputeRate::measured(uint32_t position, uint32_t rows, double seconds) {
+  if (step_s_ == 0 || seconds < step_s_) {
+    step_s_ = seconds;
+  } else {
+    step_s_ += (seconds - step_s_) * 0.001;  // so that a lucky one is forgotten
+  }
+  if (rows < 8) return;  // a few rows tell what a step costs, not what a token does
+  double& mean = seconds_[place_of(position + rows / 2)];
+  const double sample = seconds / rows;
+  mean = mean == 0 ? sample : 0.7 * mean + 0.3 * sample;
+}
+
+double ComputeRate::seconds_per_token(uint32_t position) const {
+  const uint32_t place = place_of(position);
+  for (uint32_t away = 0; away < kPlaces; ++away) {
+    if (place >= away && seconds_[place - away] > 0) return seconds_[place - away];
+    if (place + away < kPlaces && seconds_[place + away] > 0) return seconds_[place + away];
+  }
+  return 0;
+}
+
+bool Breaker::allows(Clock::TimePoint now) {
+  if (!open_) return true;
+  if (now < probe_at_) return false;
+  probe_at_ = now + pause_;  // one probe a pause
+  return true;
+}
+
+void Breaker::succeeded() {
+  failures_ = 0;
+  open_ = false;
+  pause_ = {};
+}
+
+void Breaker::failed(Clock::TimePoint now, bool outright) {
+  ++failures_;
+  if (!open_ && !outright && failures_ < kFailuresMax) return;
+  if (!open_) ++openings_;
+  open_ = true;
+  pause_ = std::clamp(pause_ * 2, kFirstPause, kLongestPause);
+  probe_at_ = now + pause_;
+}
+
+}  // namespace spillway::cache

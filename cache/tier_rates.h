@@ -1,0 +1,81 @@
+// How fast transfers and prefill are, measured as they run. Engine thread only; time is passed in.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "runtime/clock.h"
+
+namespace spillway::cache {
+
+// Bytes per second of one tier while anything is in flight there: the mean over busy time, with
+// newer samples weighing more. What is in flight longer than it should be lowers the estimate at
+// once, so a stalled disk looks slow before its first operation has ended.
+class TransferRate {
+ public:
+  explicit TransferRate(double guess_bytes_per_s) : rate_(guess_bytes_per_s) {}
+
+  void began(Clock::TimePoint now, uint64_t bytes);
+  void ended(Clock::TimePoint now, uint64_t bytes, bool whole);
+  double bytes_per_s(Clock::TimePoint now) const;
+  uint64_t in_flight_bytes() const { return in_flight_; }
+  bool measured() const { return measured_; }
+
+ private:
+  static constexpr uint64_t kSampleBytes = 1u << 20;
+  static constexpr double kSampleSeconds = 0.005;
+  static constexpr double kNewest = 0.3;  // weight of the newest sample
+
+  void advance(Clock::TimePoint now);
+
+  double rate_;
+  bool measured_ = false;
+  uint64_t in_flight_ = 0;
+  double busy_s_ = 0;            // since the last sample
+  uint64_t done_bytes_ = 0;      // since the last sample
+  Clock::TimePoint marked_{};    // busy time is counted up to here
+  Clock::TimePoint progress_{};  // something ended, or the tier got busy
+};
+
+// Seconds that prefill takes per token, by the token's position: attention makes later ones dearer.
+// One mean for each doubling of the position; a place not measured yet takes its neighbour's.
+class ComputeRate {
+ public:
+  // A step computed `rows` prompt tokens from `position` on in that time.
+  void measured(uint32_t position, uint32_t rows, double seconds);
+  double seconds_per_token(uint32_t position) const;
+  // The least that any step takes, however few its rows.
+  double step_seconds() const { return step_s_; }
+
+ private:
+  static constexpr uint32_t kFirst = 9;  // the first place holds positions below 2^9
+  static constexpr uint32_t kPlaces = 12;
+  static uint32_t place_of(uint32_t position);
+
+  std::array<double, kPlaces> seconds_{};  // per token; 0: not measured
+  double step_s_ = 0;
+};
+
+// Keeps a failing tier from costing time: after a few failures in a row it is set aside, and one
+// operation is let through to probe it after a pause that doubles up to a minute (cases S9, S11).
+class Breaker {
+ public:
+  static constexpr uint32_t kFailuresMax = 3;
+
+  // Whether an operation may be tried now. One true answer while set aside is the probe.
+  bool allows(Clock::TimePoint now);
+  void succeeded();
+  // `outright`: set the tier aside at once.
+  void failed(Clock::TimePoint now, bool outright);
+  bool open() const { return open_; }
+  uint64_t openings() const { return openings_; }
+
+ private:
+  uint32_t failures_ = 0;
+  bool open_ = false;
+  uint64_t openings_ = 0;
+  Clock::Duration pause_{};
+  Clock::TimePoint probe_at_{};
+};
+
+}  // namespace spillway::cache

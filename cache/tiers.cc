@@ -1,0 +1,309 @@
+#include "cache/tiers.h"
+
+#include <xxhash.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/check.h"
+#include "runtime/log.h"
+
+namespace spillway::cache {
+namespace {
+
+uint64_t largest_page(const KvCache& cache) {
+  uint64_t bytes = 0;
+  for (uint32_t g = 0; g < cache.groups(); ++g) {
+    bytes = std::max<uint64_t>(bytes, cache.page_bytes(g));
+  }
+  return bytes;
+}
+
+}  // namespace
+
+Tiers::Tiers(TiersOptions options, Parts parts, const MakePolicy& make_policy)
+    : options_(std::move(options)),
+      parts_(parts),
+      directory_(parts.cache.page_tokens()),
+      load_room_(std::max(options_.load_bytes_max, 2 * largest_page(parts.cache))),
+      paths_(kPathsMax),
+      host_rate_(options_.guess_bytes_per_s),
+      nvme_rate_(options_.guess_bytes_per_s),
+      scope_(parts.loop.executor()) {
+  const uint32_t groups = parts_.cache.groups();
+  CHECK(options_.host.empty() || options_.host.size() == groups);
+  host_pools_.reserve(options_.host.size());
+  for (uint32_t g = 0; g < groups; ++g) {
+    const uint64_t stored_max =
+        parts_.store == nullptr ? 1
+                                : parts_.store->stats().capacity_bytes / parts_.cache.page_bytes(g);
+    nvme_policies_.push_back(make_policy(static_cast<uint32_t>(std::max<uint64_t>(stored_max, 1))));
+    host_policies_.push_back(make_policy(options_.host.empty() ? 1 : options_.host[g].capacity));
+    if (options_.host.empty()) continue;
+    const HostGroup& host = options_.host[g];
+    host_pools_.emplace_back(host.memory, parts_.cache.page_bytes(g), host.capacity);
+    host_.capacity_bytes += host.capacity * parts_.cache.page_bytes(g);
+  }
+  list_stored();
+  if (parts_.store != nullptr || has_host()) scope_.spawn(write_behind());
+}
+
+Tiers::~Tiers() {
+  CHECK(scope_.running() == 0);
+  for (uint32_t g = 0; g < parts_.cache.groups(); ++g) {
+    while (EvictionCandidate* entry = host_policies_[g]->victim())
+      host_policies_[g]->remove(*entry);
+    while (EvictionCandidate* entry = nvme_policies_[g]->victim())
+      nvme_policies_[g]->remove(*entry);
+  }
+}
+
+// Builds the directory from the store's index: parents before children, by position. A page whose
+// parent is not there can never be found again, so it is erased. Every uid counts, also those that
+// are erased here: a crash may bring such a record back, and then it must name nobody else.
+void Tiers::list_stored() {
+  if (parts_.store == nullptr) return;
+  std::vector<io::StoredPage> stored;
+  parts_.store->for_each([&](const io::StoredPage& page) { stored.push_back(page); });
+  std::sort(stored.begin(), stored.end(), [](const io::StoredPage& a, const io::StoredPage& b) {
+    return a.name.position < b.name.position;
+  });
+  std::unordered_map<uint64_t, DirectoryNode*> by_uid;
+  uint64_t lost = 0;
+  for (const io::StoredPage& page : stored) {
+    const io::PageName& name = page.name;
+    DirectoryNode* parent = nullptr;
+    const Namespace space = parts_.cache.namespace_of(name.space);
+    const auto [uid, parent_uid] = name.parent;
+    if (parent_uid == 0) {
+      parent = &directory_.root(space);
+    } else if (const auto found = by_uid.find(parent_uid); found != by_uid.end()) {
+      parent = found->second;
+    }
+    directory_.use_uid(std::max(uid, parent_uid));
+    const PageKey key{name.key[0], name.key[1]};
+    const bool fits = parent != nullptr && uid != 0 && name.group < parts_.cache.groups() &&
+                      name.tokens.size() == parts_.cache.page_tokens() &&
+                      name.position == (parent->uid == 0 ? 0 : parent->position + 1) &&
+                      page.stored_bytes == parts_.cache.page_bytes(name.group) &&
+                      parts_.cache.key_of(space, parent->key, name.tokens) == key;
+    DirectoryNode* node = nullptr;
+    if (fits) {
+      const auto known = by_uid.find(uid);
+      node = known != by_uid.end() ? known->second : directory_.add(*parent, key, name.tokens, uid);
+    }
+    if (node == nullptr || node->uid != uid || node->parent != parent || node->key != key ||
+        !std::equal(name.tokens.begin(), name.tokens.end(), node->tokens.begin()) ||
+        node->pages[name.group].residency.in(Tier::kNvme)) {
+      parts_.store->erase(page.slot, page.generation);
+      if (parent != nullptr && node == nullptr) directory_.settle(parent);
+      ++lost;
+      continue;
+    }
+    by_uid.emplace(uid, node);
+    LowerPage& lower = node->pages[name.group];
+    lower.residency.found_on_nvme();
+    lower.slot = page.slot;
+    lower.generation = page.generation;
+    lower.codec = page.codec;
+    lower.encoded_bytes = page.encoded_bytes;
+    lower.stored_bytes = page.stored_bytes;
+    list(lower.nvme, Tier::kNvme);
+    ++nvme_.pages;
+  }
+  if (lost > 0) spdlog::info("nvme_pages_unreachable erased={}", lost);
+}
+
+// The page is a candidate of the tier now; the first time it has just come there.
+void Tiers::list(TierEntry& entry, Tier tier) {
+  if (entry.listed) return;
+  EvictionPolicy& of = policy(tier, entry.group);
+  if (!std::exchange(entry.held, true)) {
+    const PageMemory known = of.admit(entry.key, entry.tenant, tick_);
+    entry.uses = std::max(known.uses + 1, entry.node->uses);
+    entry.last_use = std::max(known.last_use, entry.node->last_use);
+  }
+  entry.listed = true;
+  of.add(entry);
+}
+
+void Tiers::unlist(TierEntry& entry, Tier tier) {
+  if (!std::exchange(entry.listed, false)) return;
+  policy(tier, entry.group).remove(entry);
+}
+
+void Tiers::leave(TierEntry& entry, Tier tier) {
+  unlist(entry, tier);
+  if (std::exchange(entry.held, false)) policy(tier, entry.group).gone(entry);
+}
+
+// A page that a transfer reads is not a candidate while it lasts.
+void Tiers::begin_move(DirectoryNode& node, uint32_t group, Move move) {
+  LowerPage& page = node.pages[group];
+  page.residency.begin(move);
+  ++node.transfers;
+  const Tier from = kMoveEnds[static_cast<size_t>(move)].from;
+  if (from == Tier::kHost) unlist(page.host, Tier::kHost);
+  if (from == Tier::kNvme) unlist(page.nvme, Tier::kNvme);
+}
+
+void Tiers::end_move(DirectoryNode& node, uint32_t group, bool arrived) {
+  LowerPage& page = node.pages[group];
+  page.residency.end(arrived);
+  CHECK(node.transfers > 0);
+  --node.transfers;
+  if (page.residency.in(Tier::kHost)) list(page.host, Tier::kHost);
+  if (page.residency.in(Tier::kNvme)) list(page.nvme, Tier::kNvme);
+}
+
+void Tiers::drop_host(DirectoryNode& node, uint32_t group) {
+  LowerPage& page = node.pages[group];
+  page.residency.drop(Tier::kHost);
+  leave(page.host, Tier::kHost);
+  host_pools_[group].release(std::exchange(page.host_page, kNoPage));
+  --host_.pages;
+}
+
+void Tiers::drop_nvme(DirectoryNode& node, uint32_t group, bool erase) {
+  LowerPage& page = node.pages[group];
+  page.residency.drop(Tier::kNvme);
+  leave(page.nvme, Tier::kNvme);
+  if (erase) parts_.store->erase(page.slot, page.generation);
+  --nvme_.pages;
+}
+
+bool Tiers::evict_one(Tier tier, uint32_t group) {
+  EvictionCandidate* victim = policy(tier, group).victim();
+  if (victim == nullptr) return false;
+  DirectoryNode& node = *static_cast<TierEntry*>(victim)->node;
+  if (tier == Tier::kHost) {
+    // Its write to NVMe may have been given up by us and not by the disk.
+    if (host_pools_[group].pins(node.pages[group].host_page) > 0) return false;
+    drop_host(node, group);
+    ++host_.evictions;
+  } else {
+    drop_nvme(node, group, true);
+    ++nvme_.evictions;
+  }
+  directory_.settle(&node);
+  return true;
+}
+
+// A request went through the path: its first page last, so that of equals the deepest goes first.
+void Tiers::touch(const std::vector<DirectoryNode*>& path, bool session) {
+  tick_ += path.size();
+  for (size_t i = 0; i < path.size(); ++i) {
+    DirectoryNode& node = *path[i];
+    node.last_use = tick_ - i;
+    ++node.uses;
+    for (uint32_t g = 0; g < parts_.cache.groups(); ++g) {
+      for (const Tier tier : {Tier::kHost, Tier::kNvme}) {
+        TierEntry& entry = tier == Tier::kHost ? node.pages[g].host : node.pages[g].nvme;
+        if (!entry.held) continue;
+        EvictionPolicy& of = policy(tier, g);
+        of.found({entry.last_use, entry.uses}, 1, tick_);
+        of.used(entry.last_use, node.last_use, 1);
+        entry.last_use = node.last_use;
+        ++entry.uses;
+        entry.hold = session ? Hold::kSession : Hold::kNone;
+        if (entry.listed) of.update(entry);
+      }
+    }
+  }
+}
+
+void Tiers::progress() { on_progress_(); }
+
+uint32_t Tiers::full_groups() const {
+  uint32_t groups = 0;
+  while (groups < parts_.cache.groups() && !parts_.cache.is_window(groups)) ++groups;
+  return groups;
+}
+
+uint64_t Tiers::checksum_of(std::span<const std::byte> page) {
+  return XXH3_64bits(page.data(), page.size());
+}
+
+uint64_t Tiers::clear() {
+  ++clears_;
+  while (paths_.try_pop()) {
+  }
+  seen_.clear();
+  uint64_t pages = 0;
+  for (uint32_t g = 0; g < parts_.cache.groups(); ++g) {
+    for (const Tier tier : {Tier::kHost, Tier::kNvme}) {
+      while (evict_one(tier, g)) ++pages;
+    }
+  }
+  return pages;
+}
+
+Task<> Tiers::close() {
+  while (paths_.try_pop()) {
+  }
+  paths_.close();
+  scope_.cancel();
+  co_await scope_.join();
+}
+
+TiersStats Tiers::stats() const {
+  TiersStats stats;
+  const Clock::TimePoint now = parts_.loop.clock().now();
+  stats.host = host_;
+  for (const PagePool& pool : host_pools_) {
+    stats.host.used_bytes += (pool.capacity() - pool.count(PageState::kFree)) * pool.page_bytes();
+  }
+  stats.host.bytes_per_s = host_rate_.bytes_per_s(now);
+  stats.host.measured = host_rate_.measured();
+  stats.nvme = nvme_;
+  stats.nvme.bytes_per_s = nvme_rate_.bytes_per_s(now);
+  stats.nvme.measured = nvme_rate_.measured();
+  stats.nvme.set_aside = breaker_.open();
+  if (parts_.store != nullptr) {
+    stats.store = parts_.store->stats();
+    stats.nvme.capacity_bytes = stats.store.capacity_bytes;
+    stats.nvme.used_bytes = stats.store.used_bytes;
+  }
+  stats.directory_nodes = directory_.size();
+  stats.paths_waiting = paths_.size();
+  stats.paths_dropped = paths_dropped_;
+  stats.loads = loads_;
+  stats.compute_seconds_per_token = compute_rate_.seconds_per_token(0);
+  return stats;
+}
+
+std::string Tiers::check_integrity() const {
+  if (std::string problem = directory_.check_integrity(); !problem.empty()) return problem;
+  std::vector<uint32_t> host_pages(host_pools_.size());
+  uint64_t host = 0, nvme = 0, transfers = 0;
+  std::string problem;
+  const_cast<PageDirectory&>(directory_).for_each([&](DirectoryNode& node) {
+    transfers += node.transfers;
+    for (uint32_t g = 0; g < kGroupsMax; ++g) {
+      const LowerPage& page = node.pages[g];
+      const bool in_host = page.residency.in(Tier::kHost);
+      if (in_host != (page.host_page != kNoPage) && page.residency.move() != Move::kDeviceToHost) {
+        problem = "a page's residency and its host page differ";
+      }
+      if (page.host_page != kNoPage) ++host_pages[g];
+      host += in_host;
+      nvme += page.residency.in(Tier::kNvme);
+      if (page.host.listed && !in_host) problem = "a page is a candidate in a tier it is not in";
+      if (page.nvme.listed && !page.residency.in(Tier::kNvme)) {
+        problem = "a page is a candidate in a tier it is not in";
+      }
+    }
+  });
+  if (!problem.empty()) return problem;
+  if (host != host_.pages || nvme != nvme_.pages) return "pages of a lower tier: wrong count";
+  for (size_t g = 0; g < host_pools_.size(); ++g) {
+    if (std::string found = host_pools_[g].check_integrity(); !found.empty()) return found;
+    const PagePool& pool = host_pools_[g];
+    const uint32_t held =
+        pool.capacity() - pool.count(PageState::kFree) - pool.count(PageState::kOrphaned);
+    if (held != host_pages[g]) return "a host page belongs to no page of the directory";
+  }
+  return {};
+}
+
+}  // namespace spillway::cache

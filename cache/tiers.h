@@ -1,0 +1,230 @@
+// The tiers below the device: pages go down behind (write-behind), and come up ahead of need.
+//
+//   device pool --stream copy--> host pool --ring write--> block store
+//   device pool <--stream copy-- host pool
+//   device pool <--ring read, straight into the page's memory-- block store
+//
+// Down: a path is kept when its request or turn ends, or when it is preempted. Its pages are pinned
+// in batches of kBatchBytes for the time of the copy only, so that a slow disk holds nothing back;
+// what is evicted before its turn is lost, which costs a recompute and nothing else.
+// Up: begin_load() plans, from measured rates, which part of a path to load while its sequence
+// computes the rest (load_plan.h), and at most kLoadBytesMax are in flight at once.
+//
+// Sketch, SmolLM2 on NVMe: 360 KiB a page of 16 tokens; at 2 GB/s 180 us a page, 11 us a token,
+// where prefill takes 300 us a token: loading wins by 25x. At 50 MB/s 460 us a token: both together
+// take 0.6 of either alone.
+//
+// A tier may lose pages; it never returns wrong bytes, and no request fails because of it: every
+// failure is a page to compute, and a counter.
+//
+// Owner and thread: the engine's. Bounds: kPathsMax paths wait to be written, further ones are
+// dropped and counted.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "cache/eviction_policy.h"
+#include "cache/kv_cache.h"
+#include "cache/load.h"
+#include "cache/load_plan.h"
+#include "cache/page_directory.h"
+#include "cache/tier_rates.h"
+#include "io/block_store.h"
+#include "kernels/device.h"
+#include "runtime/channel.h"
+#include "runtime/engine_loop.h"
+#include "runtime/scope.h"
+#include "runtime/semaphore.h"
+
+namespace spillway::cache {
+
+enum class WritePolicy : uint8_t {
+  kAuto,   // everything while there is room, then as kReuse
+  kReuse,  // paths that were used twice, and those of sessions
+  kOff,    // nothing; what the store holds is still read
+};
+
+struct HostGroup {
+  std::byte* memory = nullptr;  // capacity * page_bytes of the group; outlives the tiers
+  uint32_t capacity = 0;        // pages; 0: no host tier
+};
+
+struct TiersOptions {
+  std::vector<HostGroup> host;  // (group); empty: no host tier
+  WritePolicy write = WritePolicy::kAuto;
+  bool verify_all = false;             // check pages that come from host memory as well
+  uint64_t load_bytes_max = 8u << 20;  // in flight towards the device
+  double guess_bytes_per_s = 1e9;      // of a tier, until it was measured
+};
+
+struct TierStats {
+  uint64_t capacity_bytes = 0, used_bytes = 0;
+  uint64_t pages = 0;              // held
+  uint64_t hits = 0;               // pages that sequences took from here
+  uint64_t reads = 0, writes = 0;  // pages moved up, and down
+  uint64_t read_bytes = 0, written_bytes = 0;
+  uint64_t evictions = 0, errors = 0, corrupt = 0;
+  uint64_t skipped = 0;    // pages not written: policy, no room, or the tier set aside
+  double bytes_per_s = 0;  // towards the device, as measured
+  bool measured = false, set_aside = false;
+};
+
+struct TiersStats {
+  TierStats host, nvme;
+  uint64_t directory_nodes = 0;
+  uint64_t paths_waiting = 0, paths_dropped = 0;
+  uint32_t loads = 0;                    // running
+  double compute_seconds_per_token = 0;  // at position 0
+  io::BlockStoreStats store;
+};
+
+// A path to keep below the device: what it holds is copied, so that it may wait.
+struct KeptPath {
+  PromptKeys keys;
+  std::vector<TokenId> tokens;  // that `keys` was made for
+  bool session = false;         // an open conversation
+};
+
+class Tiers {
+ public:
+  using MakePolicy = std::function<std::unique_ptr<EvictionPolicy>(uint32_t capacity_pages)>;
+  struct Parts {
+    EngineLoop& loop;
+    KvCache& cache;
+    kernels::Device& device;
+    io::BlockStore* store = nullptr;  // null: no NVMe tier
+  };
+  // Lists what the store holds. All parts outlive the tiers; the store is closed by who owns it,
+  // after close().
+  Tiers(TiersOptions options, Parts parts, const MakePolicy& make_policy);
+  ~Tiers();  // REQUIRES: close() has ended
+  Tiers(const Tiers&) = delete;
+  Tiers& operator=(const Tiers&) = delete;
+
+  // Called, on the loop, whenever a load made progress or a transfer gave its pages back.
+  void set_on_progress(std::function<void()> on_progress) { on_progress_ = std::move(on_progress); }
+
+  // Tokens of the prefix that lower tiers hold pages for, gaps counted as held; a multiple of
+  // page_tokens, less than the prompt. About 100 ns a page.
+  uint32_t match_length(const PromptKeys& keys, std::span<const TokenId> tokens) const;
+
+  // Begins to bring up what follows the sequence's end on its path. Null: nothing to load there,
+  // or computing it is quicker. REQUIRES: cache.can_adopt(sequence).
+  std::shared_ptr<Load> begin_load(const PromptKeys& keys, std::span<const TokenId> tokens,
+                                   const Sequence& sequence, double compute_price);
+  // Lets the sequence take the pages that have arrived after its end, if any. True: it took some.
+  // REQUIRES: no enqueued step names the sequence.
+  bool adopt(Load& load, Sequence& sequence, std::span<const TokenId> tokens);
+  // The tokens up to which the sequence should compute now, given that `size` are done: at most the
+  // page at which it meets the load. Equal to size: it waits. Gives up planned pages before that.
+  uint32_t compute_until(Load& load, uint32_t size, double compute_price);
+  // The sequence needs no more of it (it ended, was preempted, or has passed it).
+  void give_up(std::shared_ptr<Load> load);
+  bool finished(const Load& load) const;  // nothing is left to come
+
+  // Queues the path to be written behind.
+  void keep(KeptPath path);
+  ComputeRate& compute_rate() { return compute_rate_; }
+
+  // Drops every page of the lower tiers that no transfer names. Returns how many.
+  uint64_t clear();
+  // Tells progress once more in a few milliseconds: for who waits for pages that transfers hold.
+  void wake_soon();
+
+  // Gives up the loads, ends the writes in flight, drops the queued ones.
+  Task<> close();
+  TiersStats stats() const;
+  // Every invariant of directory and host pool by a full walk. Empty, or what is wrong.
+  std::string check_integrity() const;
+
+ private:
+  static constexpr uint64_t kBatchBytes = 4u << 20;
+  static constexpr uint32_t kPathsMax = 256;
+  static constexpr size_t kSeenMax = 1u << 16;
+
+  // tiers.cc
+  bool has_host() const { return !host_pools_.empty(); }
+  void list_stored();
+  void list(TierEntry& entry, Tier tier);
+  void unlist(TierEntry& entry, Tier tier);
+  void leave(TierEntry& entry, Tier tier);
+  EvictionPolicy& policy(Tier tier, uint32_t group) {
+    return *(tier == Tier::kHost ? host_policies_ : nvme_policies_)[group];
+  }
+  void drop_host(DirectoryNode& node, uint32_t group);
+  void drop_nvme(DirectoryNode& node, uint32_t group, bool erase);
+  bool evict_one(Tier tier, uint32_t group);
+  void begin_move(DirectoryNode& node, uint32_t group, Move move);
+  void end_move(DirectoryNode& node, uint32_t group, bool arrived);
+  void touch(const std::vector<DirectoryNode*>& path, bool session);
+  void progress();
+  uint32_t full_groups() const;  // those without a window, which come first
+  static uint64_t checksum_of(std::span<const std::byte> page);
+
+  // tier_writer.cc
+  Task<> write_behind();
+  Task<> write_path(KeptPath path);
+  Task<> write_batch(std::shared_ptr<PinnedPath> pinned, std::vector<DirectoryNode*> nodes,
+                     uint32_t begin, uint32_t end, uint32_t first_group, uint32_t end_group,
+                     bool reused);
+  Task<> copy_to_host(std::shared_ptr<PinnedPath> pinned, std::vector<DirectoryNode*> nodes,
+                      uint32_t begin, uint32_t end, uint32_t first_group, uint32_t end_group);
+  Task<> put_page(DirectoryNode* node, uint32_t group, std::span<std::byte> bytes,
+                  std::shared_ptr<void> owner);
+  bool wants_write(const DirectoryNode& node, uint32_t group, bool reused);
+  bool seen_before(const PromptKeys& keys, bool session);
+  std::vector<DirectoryNode*> grow_path(const KeptPath& path, std::vector<DirectoryNode*> nodes,
+                                        uint32_t end);
+  void release_nodes(const std::vector<DirectoryNode*>& nodes);
+
+  // tier_load.cc
+  uint32_t loadable_end(const std::vector<DirectoryNode*>& nodes, uint32_t begin) const;
+  bool held_below(const DirectoryNode& node, uint32_t group) const;
+  bool needs(const Load& load, uint32_t position, uint32_t group) const;
+  bool reserve_pages(Load& load, uint32_t position);
+  bool moving(const Load::Slot& slot) const;
+  uint64_t bytes_of(const Load::Slot& slot) const;
+  void pass(Load& load, uint32_t position);
+  uint32_t meet(const Load& load, uint32_t begin, double compute_price) const;
+  Task<> run_load(std::shared_ptr<Load> load);
+  Task<> fetch(std::shared_ptr<Load> load, uint32_t position, uint32_t group, Permit permit);
+  Task<bool> fetch_from_host(DirectoryNode* node, uint32_t group,
+                             std::shared_ptr<FillingPage> page);
+  Task<bool> fetch_from_nvme(DirectoryNode* node, uint32_t group,
+                             std::shared_ptr<FillingPage> page);
+  void drop_slot(Load::Slot& slot);
+  void let_go(Load::Slot& slot);
+  Task<> watch(std::shared_ptr<Load> load);
+  Task<> wake_later();
+
+  const TiersOptions options_;
+  Parts parts_;
+  std::function<void()> on_progress_ = [] {};
+  PageDirectory directory_;
+  std::vector<PagePool> host_pools_;                            // (group)
+  std::vector<std::unique_ptr<EvictionPolicy>> host_policies_;  // (group)
+  std::vector<std::unique_ptr<EvictionPolicy>> nvme_policies_;  // (group)
+  Semaphore load_room_;                                         // bytes
+  Channel<KeptPath> paths_;
+  bool waking_ = false;
+  uint64_t tick_ = 0;
+  uint64_t clears_ = 0;
+  std::unordered_map<uint64_t, uint32_t>
+      seen_;  // page key -> times kept; a bounded memory of reuse
+  TransferRate host_rate_, nvme_rate_;
+  ComputeRate compute_rate_;
+  Breaker breaker_;  // of the store
+  TierStats host_, nvme_;
+  uint64_t paths_dropped_ = 0;
+  uint32_t loads_ = 0;
+  Scope scope_;  // last: its tasks use all of the above
+};
+
+}  // namespace spillway::cache

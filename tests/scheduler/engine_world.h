@@ -1,0 +1,425 @@
+// A world for tests of the engine: the real step loop, policy, cache, tiers and store over a
+// simulated device, disk and clock, a fake model whose KV bytes name their tokens, and random
+// clients, all from one seed.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <map>
+
+#include "cache/tiers.h"
+#include "io/block_store.h"
+#include "runtime/prng.h"
+#include "scheduler/pools.h"
+#include "scheduler/step_loop.h"
+#include "tests/sim/fake_model.h"
+#include "tests/sim/sim_device.h"
+#include "tests/sim/sim_disk.h"
+
+namespace spillway::scheduler {
+
+inline constexpr uint32_t kContext = 400;
+
+struct Answer {
+  std::vector<model::TokenId> tokens;
+  std::string text;
+  FinishReason finish = FinishReason::kError;
+};
+
+// What a choice's answer must be, from the tokens alone.
+inline Answer expected_answer(const sim::FakeTokenizer& tokenizer, const Request& request,
+                              uint32_t choice) {
+  Answer answer;
+  answer.finish = FinishReason::kLength;
+  if (request.stop.max_tokens == 0) return answer;
+  uint64_t chain = 0;
+  for (model::TokenId token : request.prompt) chain = sim::chain_next(chain, token);
+  std::vector<model::TokenId> banned;
+  if (!request.stop.ignore_eos) banned.push_back(0);
+  for (;;) {
+    const bool too_few = answer.tokens.size() < request.stop.min_tokens;
+    const model::TokenId token = sim::fake_draw(
+        chain, request.sampling.seed, choice,
+        too_few ? std::span<const model::TokenId>(banned) : std::span<const model::TokenId>());
+    answer.tokens.push_back(token);
+    if (token == 0 && !request.stop.ignore_eos) {
+      answer.finish = FinishReason::kStop;
+      return answer;
+    }
+    answer.text += tokenizer.piece(token, false);
+    if (answer.tokens.size() >= request.stop.min_tokens) {
+      for (const std::string& stop : request.stop.stop_strings) {
+        if (!answer.text.ends_with(stop)) continue;
+        answer.text.resize(answer.text.size() - stop.size());
+        answer.finish = FinishReason::kStop;
+        return answer;
+      }
+    }
+    if (answer.tokens.size() >= request.stop.max_tokens ||
+        request.prompt.size() + answer.tokens.size() >= kContext) {
+      return answer;
+    }
+    chain = sim::chain_next(chain, token);
+  }
+}
+
+class Client final : public OutputSink {
+ public:
+  explicit Client(Request request) : request_(std::move(request)) {}
+
+  void on_output(Output output) override {
+    ASSERT_FALSE(done_);
+    Answer& answer = answers_[output.choice];
+    if (output.done) {
+      done_ = true;
+      usage_ = output.usage;
+      return;
+    }
+    ASSERT_FALSE(finished_[output.choice]);
+    for (const OutputToken& token : output.tokens) answer.tokens.push_back(token.token);
+    answer.text += output.text;
+    if (output.finish) {
+      finished_[output.choice] = true;
+      answer.finish = *output.finish;
+    }
+    scores_ += output.prompt_tokens.size();
+  }
+
+  void verify(const sim::FakeTokenizer& tokenizer) const {
+    ASSERT_TRUE(done_);
+    ASSERT_EQ(finished_.size(), request_.choices);
+    uint64_t completion = 0;
+    for (const auto& [choice, answer] : answers_) {
+      completion += answer.tokens.size();
+      if (!finished_.contains(choice)) continue;  // the entry that `done` made
+      const Answer expected = expected_answer(tokenizer, request_, choice);
+      if (answer.finish == FinishReason::kCancelled || answer.finish == FinishReason::kDeadline) {
+        ASSERT_LE(answer.tokens.size(), expected.tokens.size());
+        ASSERT_TRUE(
+            std::equal(answer.tokens.begin(), answer.tokens.end(), expected.tokens.begin()));
+        continue;
+      }
+      ASSERT_EQ(answer.tokens, expected.tokens);
+      ASSERT_EQ(answer.text, expected.text);
+      ASSERT_EQ(answer.finish, expected.finish);
+    }
+    ASSERT_EQ(usage_.completion_tokens, completion);
+    ASSERT_EQ(usage_.prompt_tokens, request_.prompt.size());
+    ASSERT_LT(usage_.cached_tokens, request_.prompt.size());
+    if (request_.prompt_logprobs) {
+      ASSERT_EQ(usage_.cached_tokens, 0u);
+    }
+  }
+
+  bool done() const { return done_; }
+  const Usage& usage() const { return usage_; }
+  const Request& request() const { return request_; }
+
+ private:
+  Request request_;
+  std::map<uint32_t, Answer> answers_;
+  std::map<uint32_t, bool> finished_;
+  bool done_ = false;
+  uint64_t scores_ = 0;
+  Usage usage_;
+};
+
+struct WorldOptions {
+  uint64_t seed = 1;
+  uint32_t pages = 60;
+  uint32_t window = 0;
+  uint32_t step_tokens = 64;
+  uint32_t sequences = 8;
+  uint32_t preempt_every = 0;
+  bool prefix_caching = true;
+  cache::EvictionPolicyKind eviction_policy = cache::EvictionPolicyKind::kValue;
+  uint32_t host_pages = 0;         // of each group; 0: no host tier
+  sim::SimFiles* files = nullptr;  // outlives the world; null: no NVMe tier
+  uint64_t nvme_bytes = 4u << 20;
+  sim::SimDiskFaults faults{};
+  cache::WritePolicy write = cache::WritePolicy::kAuto;
+  cache::KeyMode key_mode = cache::KeyMode::kHash;
+  bool clear_at_end = true;  // the lower tiers; else the store keeps its pages for another world
+};
+
+class World {
+ public:
+  explicit World(WorldOptions options)
+      : options_(options),
+        rng_(options.seed),
+        device_(options.seed),
+        runner_(device_, options.window, kContext),
+        parker_(clock_, device_),
+        loop_(clock_, parker_) {
+    PolicyOptions policy;
+    policy.sequences_max = options.sequences;
+    policy.step_tokens_max = options.step_tokens;
+    policy.mixed_prefill_max = options.step_tokens / 2;
+    EngineOptions engine;
+    engine.context_tokens_max = kContext;
+    engine.sequences_max = options.sequences;
+    engine.waiting_max = 1000;
+    engine.preempt_every_steps = options.preempt_every;
+    engine.prefix_caching = options.prefix_caching;
+    cache::KvCacheOptions cache;
+    cache.fingerprint = "fake";
+    cache.prefix_caching = options.prefix_caching;
+    cache.key_mode = options.key_mode;
+    if (options.files != nullptr) {
+      disk_ = std::make_unique<sim::SimDisk>(loop_, *options.files, options.seed);
+      parker_.disk = disk_.get();
+      parker_.when_idle = nullptr;
+      loop_.run(open_store());
+      disk_->faults = options.faults;
+      if (store_ != nullptr) cache.secret = store_->secret();
+    }
+    std::vector<std::byte*> bases;
+    for (const auto& layout : runner_.shape().groups) {
+      memory_.push_back(*device_.allocate(options.pages * layout.page_bytes()));
+      bases.push_back(memory_.back().data);
+      cache.groups.push_back({layout, memory_.back().data, options.pages});
+    }
+    runner_.bind_pages(bases);
+    cache_ = std::make_unique<cache::KvCache>(
+        std::move(cache),
+        cache::make_eviction_policy(options.eviction_policy, {.capacity = options.pages}));
+    if (options.host_pages > 0 || store_ != nullptr) make_tiers();
+    steps_ = std::make_unique<StepLoop>(
+        engine, policy,
+        StepLoop::Parts{loop_, *cache_, runner_, device_, tokenizer_, bases, tiers_.get()});
+  }
+
+  std::shared_ptr<Client> submit(Request request) {
+    auto client = std::make_shared<Client>(request);
+    auto live = std::make_unique<LiveRequest>();
+    live->id = static_cast<RequestId>(++last_id_);
+    live->arrived = clock_.now();
+    live->sink = client;
+    live->request = std::move(request);
+    auto first = std::make_unique<LiveSequence>();
+    first->request = live.get();
+    first->tokens = live->request.prompt;
+    first->keys = cache_->keys(live->request.tenant, live->request.cache_salt, first->tokens);
+    live->sequences.push_back(std::move(first));
+    steps_->open_requests().fetch_add(1);
+    EXPECT_TRUE(steps_->push(SubmitCommand{std::move(live)}));
+    clients_.push_back(client);
+    return client;
+  }
+
+  // Random clients until `steps` steps have run, then everything must drain.
+  void run_random(uint64_t steps) {
+    const uint64_t end = steps_->stats().steps + steps;
+    parker_.before_park = [this, end] {
+      if (parks_to_live_ && (*parks_to_live_)-- == 0) {
+        parks_to_live_.reset();
+        disk_->crash(sim::Crash::kProcess);
+      }
+      clock_.advance(std::chrono::microseconds(rng_.below(500)));
+      if (steps_->stats().steps < end && rng_.below(3) == 0) random_event();
+      if (rng_.below(16) == 0) check();
+    };
+    parker_.when_idle = [this, end] {
+      if (steps_->stats().steps < end) {
+        submit(random_request());
+      } else {
+        steps_->push(ShutDownCommand{});
+      }
+    };
+    loop_.run(steps_->run());
+    settle();
+  }
+
+  // Does `then` after so many steps, in the middle of one; then runs until nothing is left to do.
+  void run_steps_then(uint64_t steps, std::function<void()> then) {
+    parker_.before_park = [this, steps, then] {
+      if (steps_->stats().steps == steps && !then_done_) {
+        then_done_ = true;
+        then();
+      }
+    };
+    parker_.when_idle = [this] {
+      sessions_at_end_ = cache_->stats().sessions;
+      steps_->push(ShutDownCommand{});
+    };
+    loop_.run(steps_->run());
+    settle();
+  }
+  uint64_t sessions_at_end() const { return sessions_at_end_; }
+
+  // Until nothing is left to do.
+  void run_to_end() {
+    parker_.before_park = [] {};
+    parker_.when_idle = [this] { steps_->push(ShutDownCommand{}); };
+    loop_.run(steps_->run());
+    settle();
+  }
+
+  void settle() {
+    check();
+    if (tiers_ != nullptr) {
+      loop_.run(close_tiers());
+      check();
+    }
+    for (const auto& client : clients_) client->verify(tokenizer_);
+    EXPECT_EQ(runner_.wrong(), 0u);
+    EXPECT_EQ(steps_->open_requests().load(), 0u);
+    for (uint32_t i = 0; i < 4; ++i) cache_->end_session("session " + std::to_string(i));
+    cache_->clear();
+    check();
+    const cache::KvCacheStats stats = cache_->stats();
+    for (const auto& group : stats.groups) EXPECT_EQ(group.free, group.capacity);
+    if (tiers_ != nullptr) {
+      tiers_stats_ = tiers_->stats();
+      if (options_.clear_at_end) {
+        tiers_->clear();
+        const cache::TiersStats empty = tiers_->stats();
+        EXPECT_EQ(empty.host.used_bytes, 0u);
+        EXPECT_EQ(empty.directory_nodes, 0u);
+      }
+      tiers_.reset();
+    }
+    if (store_ != nullptr) {
+      loop_.run(close_store());
+      store_.reset();
+    }
+    EXPECT_EQ(stats.sequences, 0u);
+    EXPECT_EQ(stats.tree_nodes, 0u);
+  }
+
+  void check() {
+    ASSERT_EQ(cache_->check_integrity(), "");
+    if (tiers_ != nullptr) ASSERT_EQ(tiers_->check_integrity(), "");
+    if (store_ != nullptr) ASSERT_EQ(store_->check_integrity(), "");
+  }
+
+  // After so many looks at the disk this process is cut off from it, as by kill -9: what it does
+  // from then on is lost.
+  void kill_after(uint64_t parks) { parks_to_live_ = parks; }
+  sim::SimDisk& disk() { return *disk_; }
+  cache::Tiers& tiers() { return *tiers_; }
+
+  StepLoop& steps() { return *steps_; }
+  sim::FakeRunner& runner() { return runner_; }
+  uint64_t clients() const { return clients_.size(); }
+  const cache::TiersStats& tiers_stats() const { return tiers_stats_; }  // at the end
+  uint64_t cached_tokens() const {
+    uint64_t sum = 0;
+    for (const auto& client : clients_) sum += client->usage().cached_tokens;
+    return sum;
+  }
+
+ private:
+  void make_tiers() {
+    cache::TiersOptions tiers;
+    tiers.write = options_.write;
+    tiers.verify_all = true;
+    for (const auto& layout : runner_.shape().groups) {
+      if (options_.host_pages == 0) break;
+      memory_.push_back(*device_.allocate(options_.host_pages * layout.page_bytes()));
+      tiers.host.push_back({memory_.back().data, options_.host_pages});
+    }
+    tiers_ = std::make_unique<cache::Tiers>(
+        tiers, cache::Tiers::Parts{loop_, *cache_, device_, store_.get()},
+        [kind = options_.eviction_policy](uint32_t pages) {
+          return cache::make_eviction_policy(kind, {.capacity = pages});
+        });
+  }
+
+  Task<> open_store() {
+    io::BlockStoreOptions store;
+    store.directory = "store";
+    store.bytes = options_.nvme_bytes;
+    for (const auto& layout : runner_.shape().groups) {
+      store.slot_bytes.push_back(static_cast<uint32_t>(layout.page_bytes()));
+    }
+    std::sort(store.slot_bytes.begin(), store.slot_bytes.end());
+    store.slot_bytes.erase(std::unique(store.slot_bytes.begin(), store.slot_bytes.end()),
+                           store.slot_bytes.end());
+    auto opened = co_await io::BlockStore::open(std::move(store), loop_, *disk_);
+    EXPECT_TRUE(opened.has_value()) << opened.error().message;
+    if (opened) store_ = std::move(*opened);
+  }
+  Task<> close_tiers() { return tiers_->close(); }
+  Task<> close_store() {
+    co_await store_->close();
+    co_await disk_->drain();
+  }
+
+  Request random_request() {
+    Request request;
+    // Conversations: prompts share long prefixes, and go on from one another.
+    const uint64_t conversation = rng_.below(6);
+    const uint64_t length = 1 + rng_.below(rng_.below(4) == 0 ? 300 : 90);
+    const uint64_t branch = rng_.below(length) + rng_.below(3) * 100;
+    for (uint64_t i = 0; i < length; ++i) {
+      const uint64_t stream = i < branch ? conversation : 100 + rng_.below(3);
+      request.prompt.push_back(
+          static_cast<model::TokenId>(1 + random_at(options_.seed, stream, i) % 20));
+    }
+    request.sampling.seed = rng_.below(3);
+    request.stop.max_tokens = static_cast<uint32_t>(rng_.below(90));
+    if (rng_.below(4) == 0) request.stop.min_tokens = static_cast<uint32_t>(rng_.below(20));
+    request.stop.ignore_eos = rng_.below(4) == 0;
+    if (rng_.below(4) == 0) request.stop.stop_strings = {"ab", "bca"};
+    if (rng_.below(6) == 0) request.choices = 1 + static_cast<uint32_t>(rng_.below(5));
+    if (rng_.below(8) == 0) request.prompt_logprobs = 2;
+    request.priority = static_cast<int32_t>(rng_.below(3)) - 1;
+    request.tenant = rng_.below(3) == 0 ? "other" : "";
+    request.cache_salt = rng_.below(5) == 0 ? "salt" : "";
+    if (rng_.below(3) == 0) request.session = "session " + std::to_string(rng_.below(4));
+    if (rng_.below(10) == 0) {
+      request.deadline = clock_.now() + std::chrono::microseconds(rng_.below(20000));
+    }
+    return request;
+  }
+
+  void random_event() {
+    switch (rng_.below(12)) {
+      case 0:
+      case 1:
+        steps_->push(CancelCommand{static_cast<RequestId>(1 + rng_.below(last_id_ + 2))});
+        break;
+      case 2:
+        steps_->push(EndSessionCommand{"session " + std::to_string(rng_.below(4))});
+        break;
+      case 3:
+        if (rng_.below(10) == 0) steps_->push(ResetCacheCommand{[](uint64_t) {}});
+        break;
+      default:
+        if (steps_->open_requests().load() < 40) submit(random_request());
+    }
+  }
+
+  WorldOptions options_;
+  Prng rng_;
+  SimulatedClock clock_;
+  sim::SimDevice device_;
+  sim::FakeTokenizer tokenizer_;
+  sim::FakeRunner runner_;
+  sim::SimParker parker_;
+  EngineLoop loop_;
+  std::vector<kernels::DeviceMemory> memory_;
+  std::unique_ptr<sim::SimDisk> disk_;
+  std::unique_ptr<io::BlockStore> store_;
+  std::unique_ptr<cache::KvCache> cache_;
+  std::unique_ptr<cache::Tiers> tiers_;
+  cache::TiersStats tiers_stats_;
+  std::unique_ptr<StepLoop> steps_;
+  std::vector<std::shared_ptr<Client>> clients_;
+  std::optional<uint64_t> parks_to_live_;
+  uint64_t last_id_ = 0;
+  bool then_done_ = false;
+  uint64_t sessions_at_end_ = ~uint64_t{0};
+};
+
+inline Request prompt_of(uint32_t length, uint32_t max_tokens) {
+  Request request;
+  for (uint32_t i = 0; i < length; ++i) request.prompt.push_back(1 + (i * 7 + i / 16) % 20);
+  request.stop.max_tokens = max_tokens;
+  request.stop.ignore_eos = true;
+  return request;
+}
+
+}  // namespace spillway::scheduler

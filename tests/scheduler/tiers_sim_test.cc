@@ -1,0 +1,131 @@
+// The engine with tiers below its device, in simulation: pages go down and come up again in any
+// order of events, and every answer is that of a run without any cache.
+#include <cstdlib>
+
+#include "tests/scheduler/engine_world.h"
+
+namespace spillway::scheduler {
+namespace {
+
+uint64_t base_seed() {
+  const char* wanted = std::getenv("SPILLWAY_SIM_SEED");
+  return wanted != nullptr ? std::strtoull(wanted, nullptr, 10) : 1;
+}
+
+// cases K1, K5, K6, K9, K12, K14, K15, K16, K18
+TEST(TiersSimulation, answers_are_those_of_a_run_without_cache_with_a_host_tier) {
+  uint64_t hits = 0, evictions = 0;
+  for (uint64_t i = 0; i < 40; ++i) {
+    WorldOptions options;
+    options.seed = base_seed() + i;
+    options.window = i % 2 == 0 ? 0 : 20 + 13 * static_cast<uint32_t>(i % 7);
+    options.pages = 40 + 7 * static_cast<uint32_t>(i % 5);
+    options.step_tokens = 32u << (i % 3);
+    options.sequences = 3 + static_cast<uint32_t>(i % 9);
+    options.preempt_every = i % 5 == 4 ? 17 : 0;
+    options.host_pages = 30 + 40 * static_cast<uint32_t>(i % 4);
+    options.eviction_policy = static_cast<cache::EvictionPolicyKind>(i % 3);
+    options.key_mode = i % 10 == 9 ? cache::KeyMode::kConstant : cache::KeyMode::kHash;
+    SCOPED_TRACE("SPILLWAY_SIM_SEED=" + std::to_string(options.seed));
+    World world(options);
+    world.run_random(500);
+    hits += world.tiers_stats().host.hits;
+    evictions += world.tiers_stats().host.evictions;
+    if (testing::Test::HasFailure()) return;
+  }
+  EXPECT_GT(hits, 200u);
+  EXPECT_GT(evictions, 1000u);
+}
+
+WorldOptions options_of(uint64_t i, sim::SimFiles& files) {
+  WorldOptions options;
+  options.seed = base_seed() + i;
+  options.window = i % 2 == 0 ? 0 : 20 + 13 * static_cast<uint32_t>(i % 7);
+  options.pages = 40 + 7 * static_cast<uint32_t>(i % 5);
+  options.step_tokens = 32u << (i % 3);
+  options.sequences = 3 + static_cast<uint32_t>(i % 9);
+  options.preempt_every = i % 5 == 4 ? 17 : 0;
+  options.host_pages = i % 3 == 0 ? 30 + 20 * static_cast<uint32_t>(i % 4) : 0;
+  options.files = &files;
+  options.nvme_bytes = (1u << 20) << (i % 4);
+  options.faults.latency_max = std::chrono::microseconds(200 << (i % 6));
+  options.eviction_policy = static_cast<cache::EvictionPolicyKind>(i % 3);
+  options.key_mode = i % 10 == 9 ? cache::KeyMode::kConstant : cache::KeyMode::kHash;
+  return options;
+}
+
+// cases K1, K5, K6, K9, K12, K14, K15, K16, K18
+TEST(TiersSimulation, answers_are_those_of_a_run_without_cache_with_nvme) {
+  uint64_t hits = 0, evictions = 0;
+  for (uint64_t i = 0; i < 40; ++i) {
+    sim::SimFiles files;
+    const WorldOptions options = options_of(i, files);
+    SCOPED_TRACE("SPILLWAY_SIM_SEED=" + std::to_string(options.seed));
+    World world(options);
+    world.run_random(500);
+    hits += world.tiers_stats().nvme.hits;
+    evictions += world.tiers_stats().nvme.evictions;
+    EXPECT_EQ(world.tiers_stats().nvme.corrupt, 0u);
+    if (testing::Test::HasFailure()) return;
+  }
+  EXPECT_GT(hits, 200u);
+  EXPECT_GT(evictions, 200u);
+}
+
+// cases S1 to S3, S6, S7, S9 to S11
+TEST(TiersSimulation, a_disk_that_fails_in_every_way_changes_no_answer) {
+  uint64_t hits = 0, errors = 0, corrupt = 0;
+  for (uint64_t i = 0; i < 60; ++i) {
+    sim::SimFiles files;
+    WorldOptions options = options_of(i, files);
+    options.nvme_bytes = 8u << 20;
+    sim::SimDiskFaults& faults = options.faults;
+    const double rare = i % 2 == 0 ? 0.02 : 0.2;
+    faults.stall = i % 4 == 0 ? 0.01 : 0;
+    faults.read_error = i % 3 == 0 ? rare : 0;
+    faults.short_read = i % 5 == 0 ? rare : 0;
+    faults.bit_rot = i % 3 == 1 ? rare : 0;
+    faults.write_error = i % 6 == 0 ? rare : 0;
+    faults.no_space = i % 7 == 0 ? rare : 0;
+    faults.torn_write = i % 4 == 1 ? rare : 0;
+    faults.lost_write = i % 4 == 2 ? rare : 0;
+    faults.misdirected_write = i % 4 == 3 ? rare : 0;
+    faults.failed_sync = i % 8 == 5 ? rare : 0;
+    SCOPED_TRACE("SPILLWAY_SIM_SEED=" + std::to_string(options.seed));
+    World world(options);
+    world.run_random(400);
+    hits += world.tiers_stats().nvme.hits;
+    errors += world.tiers_stats().nvme.errors;
+    corrupt += world.tiers_stats().nvme.corrupt;
+    if (testing::Test::HasFailure()) return;
+  }
+  EXPECT_GT(hits, 200u);
+  EXPECT_GT(errors, 20u);
+  EXPECT_GT(corrupt, 20u);
+}
+
+// case S5, K18: what was on disk when the process died is served to the next one, or is not there.
+TEST(TiersSimulation, a_killed_process_leaves_pages_that_the_next_one_serves) {
+  uint64_t found = 0, hits = 0;
+  for (uint64_t i = 0; i < 40; ++i) {
+    sim::SimFiles files;
+    WorldOptions options = options_of(i, files);
+    options.nvme_bytes = 8u << 20;
+    options.clear_at_end = false;
+    for (uint64_t life = 0; life < 3; ++life) {
+      SCOPED_TRACE("SPILLWAY_SIM_SEED=" + std::to_string(base_seed() + i) + " life " +
+                   std::to_string(life));
+      World world(options);
+      found += world.tiers().stats().nvme.pages;
+      if (life < 2) world.kill_after(random_at(options.seed, 7, life) % 2000);
+      world.run_random(150);
+      hits += world.tiers_stats().nvme.hits;
+      if (testing::Test::HasFailure()) return;
+    }
+  }
+  EXPECT_GT(found, 500u);
+  EXPECT_GT(hits, 200u);
+}
+
+}  // namespace
+}  // namespace spillway::scheduler
