@@ -288,6 +288,50 @@ TEST_F(StoreFaults, a_full_disk_makes_it_read_only_until_a_later_try_succeeds) {
   EXPECT_FALSE(stats().read_only);
 }
 
+TEST_F(StoreFaults, a_disk_that_takes_no_writes_still_serves_what_it_has) {
+  const TestPage page(1);
+  put(page);
+  process_.close();
+  process_.disk.faults.write_error = 1;
+  // Opening a store changes nothing that is there, so one that cannot be opened is not lost either.
+  ASSERT_TRUE(process_.open(store_options(kBytes)).has_value());
+  EXPECT_TRUE(stats().read_only);
+  EXPECT_FALSE(process_.put(TestPage(2)).has_value());
+  EXPECT_TRUE(process_.serves(process_.visible().at(1), page));
+  process_.disk.faults.write_error = 0;
+  process_.clock.advance(31s);
+  const TestPage later(3);
+  EXPECT_TRUE(process_.serves(put(later), later));
+  process_.close();
+  ASSERT_TRUE(process_.open(store_options(kBytes)).has_value());
+  EXPECT_EQ(process_.visible().size(), 2u);
+}
+
+TEST(store_faults, a_disk_without_room_for_it_is_said_so_at_once) {
+  sim::SimFiles files;
+  SimProcess process(files);
+  process.disk.faults.no_space_to_allocate = true;
+  const auto opened = process.open(store_options(kBytes));
+  ASSERT_FALSE(opened.has_value());
+  EXPECT_EQ(opened.error().code, ErrorCode::kResourceExhausted);
+  process.disk.faults.no_space_to_allocate = false;
+  EXPECT_TRUE(process.open(store_options(kBytes)).has_value());
+}
+
+// A disk that fails to read may do better next time: nothing is set aside.
+TEST_F(StoreFaults, a_superblock_that_cannot_be_read_is_no_reason_to_begin_anew) {
+  put(TestPage(1));
+  process_.close();
+  process_.disk.faults.read_error = 1;
+  const auto refused = process_.open(store_options(kBytes));
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().code, ErrorCode::kIo);
+  process_.disk.faults.read_error = 0;
+  ASSERT_TRUE(process_.open(store_options(kBytes)).has_value());
+  EXPECT_EQ(process_.visible().size(), 1u);
+  EXPECT_EQ(files_.all().size(), 1u);
+}
+
 // case S10
 TEST_F(StoreFaults, what_a_failed_flush_was_for_is_dropped_and_never_taken_for_clean) {
   const TestPage before(1), lost(2), after(3);

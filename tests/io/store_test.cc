@@ -153,6 +153,21 @@ TEST_P(StoreTest, an_erased_page_stays_away_also_after_a_restart) {
   EXPECT_EQ(store_->stats().used_bytes, kPage);
 }
 
+// case S3: also a page that a killed process wrote and never published has had its generation.
+TEST_P(StoreTest, generations_only_grow_also_over_restarts) {
+  uint64_t last = 0;
+  for (uint64_t i = 0; i < 4; ++i) {
+    for (uint64_t k = 0; k < 3; ++k) {
+      const auto stored = put(TestPage(i * 3 + k));
+      ASSERT_TRUE(stored.has_value());
+      EXPECT_GT(stored->generation, last);
+      last = stored->generation;
+      store_->erase(stored->slot, stored->generation);
+    }
+    reopen();
+  }
+}
+
 // Bound and capacity: every slot can be used, the file never exceeds its size, and a full store
 // takes a page again as soon as one is erased.
 TEST_P(StoreTest, holds_exactly_what_it_says_and_no_more) {
