@@ -11,6 +11,7 @@ namespace {
 
 using spillway::cache::CacheShape;
 using spillway::cache::Command;
+using spillway::cache::EvictionPolicyKind;
 using spillway::cache::KeyMode;
 using spillway::cache::Op;
 
@@ -23,6 +24,8 @@ const std::vector<CacheShape>& shapes() {
       {.windows = {0, 32}, .capacity = {80, 60}, .key_mode = KeyMode::kConstant},
       {.windows = {0, 32}, .capacity = {30, 20}, .prefix_caching = false},
       {.windows = {0}, .capacity = {60}},
+      {.windows = {0, 32}, .capacity = {30, 14}, .policy = EvictionPolicyKind::kValue},
+      {.windows = {0}, .capacity = {20}, .policy = EvictionPolicyKind::kS3Fifo},
   };
   return made;
 }
