@@ -3,9 +3,11 @@
 // Engine thread only.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "cache/kv_cache.h"
@@ -67,6 +69,11 @@ struct Load {
   uint32_t end() const { return begin + static_cast<uint32_t>(slots.size()); }
   Slot& at(uint32_t position) { return slots[position - begin]; }
   const Slot& at(uint32_t position) const { return slots[position - begin]; }
+  uint32_t planned() const {
+    return static_cast<uint32_t>(std::count_if(slots.begin(), slots.end(), [](const Slot& slot) {
+      return slot.state == State::kPlanned;
+    }));
+  }
   // Device pages that are set aside for it, by group.
   PageCounts pages_held() const {
     PageCounts held{};

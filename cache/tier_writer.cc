@@ -71,7 +71,7 @@ void Tiers::release_nodes(const std::vector<DirectoryNode*>& nodes) {
 }
 
 Task<> Tiers::write_path(KeptPath path) {
-  const bool reused = seen_before(path.keys, path.session);
+  const bool reused = path.running || seen_before(path.keys, path.session);
   tick_ += path.keys.pages.size();
   const uint32_t groups = parts_.cache.groups();
   const uint32_t full = full_groups();
@@ -106,7 +106,7 @@ Task<> Tiers::write_path(KeptPath path) {
       co_await write_batch(std::move(pinned), nodes, 0, there, full, groups, reused);
     }
   }
-  touch(nodes, path.session);
+  touch(nodes, path);
   release_nodes(nodes);
   progress();
 }

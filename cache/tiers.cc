@@ -190,22 +190,21 @@ bool Tiers::evict_one(Tier tier, uint32_t group) {
 }
 
 // A request went through the path: its first page last, so that of equals the deepest goes first.
-void Tiers::touch(const std::vector<DirectoryNode*>& path, bool session) {
+void Tiers::touch(const std::vector<DirectoryNode*>& path, const KeptPath& kept) {
   tick_ += path.size();
   for (size_t i = 0; i < path.size(); ++i) {
     DirectoryNode& node = *path[i];
     node.last_use = tick_ - i;
-    ++node.uses;
+    node.uses += kept.running ? 0 : 1;
     for (uint32_t g = 0; g < parts_.cache.groups(); ++g) {
       for (const Tier tier : {Tier::kHost, Tier::kNvme}) {
         TierEntry& entry = tier == Tier::kHost ? node.pages[g].host : node.pages[g].nvme;
         if (!entry.held) continue;
         EvictionPolicy& of = policy(tier, g);
-        of.found({entry.last_use, entry.uses}, 1, tick_);
+        if (!kept.running) of.found({entry.last_use, entry.uses++}, 1, tick_);
         of.used(entry.last_use, node.last_use, 1);
         entry.last_use = node.last_use;
-        ++entry.uses;
-        entry.hold = session ? Hold::kSession : Hold::kNone;
+        entry.hold = kept.session ? Hold::kSession : Hold::kNone;
         if (entry.listed) of.update(entry);
       }
     }
@@ -213,6 +212,18 @@ void Tiers::touch(const std::vector<DirectoryNode*>& path, bool session) {
 }
 
 void Tiers::progress() { on_progress_(); }
+
+std::optional<double> Tiers::seconds_to_load(const PageCounts& pages) const {
+  const bool nvme = parts_.store != nullptr && options_.write != WritePolicy::kOff &&
+                    !breaker_.open() && !parts_.store->stats().read_only;
+  if (!nvme && !has_host()) return std::nullopt;
+  const Clock::TimePoint now = parts_.loop.clock().now();
+  double bytes = 0;
+  for (uint32_t g = 0; g < parts_.cache.groups(); ++g) {
+    bytes += static_cast<double>(pages[g] * parts_.cache.page_bytes(g));
+  }
+  return bytes / (nvme ? nvme_rate_ : host_rate_).bytes_per_s(now);
+}
 
 uint32_t Tiers::full_groups() const {
   uint32_t groups = 0;

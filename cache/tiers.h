@@ -25,6 +25,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -90,6 +91,9 @@ struct KeptPath {
   PromptKeys keys;
   std::vector<TokenId> tokens;  // that `keys` was made for
   bool session = false;         // an open conversation
+  // Of a sequence that will go on: it is written where only what is used again is, and counts as no
+  // use of its own.
+  bool running = false;
 };
 
 class Tiers {
@@ -132,6 +136,9 @@ class Tiers {
   // Queues the path to be written behind.
   void keep(KeptPath path);
   ComputeRate& compute_rate() { return compute_rate_; }
+  // Seconds to bring this many pages of each group up, at the measured rates; nothing while no tier
+  // takes pages.
+  std::optional<double> seconds_to_load(const PageCounts& pages) const;
 
   // Drops every page of the lower tiers that no transfer names. Returns how many.
   uint64_t clear();
@@ -163,7 +170,7 @@ class Tiers {
   bool evict_one(Tier tier, uint32_t group);
   void begin_move(DirectoryNode& node, uint32_t group, Move move);
   void end_move(DirectoryNode& node, uint32_t group, bool arrived);
-  void touch(const std::vector<DirectoryNode*>& path, bool session);
+  void touch(const std::vector<DirectoryNode*>& path, const KeptPath& kept);
   void progress();
   uint32_t full_groups() const;  // those without a window, which come first
   static uint64_t checksum_of(std::span<const std::byte> page);

@@ -33,6 +33,9 @@ struct EngineOptions {
   std::string kv_nvme_dir{};  // made if it is not there
   uint64_t kv_nvme_bytes = 0;
   cache::WritePolicy kv_nvme_write = cache::WritePolicy::kAuto;
+  // More streams than the device holds take turns (first tokens come sooner), or wait for a place
+  // (fewer transfers).
+  bool take_turns = true;
   bool kv_verify_all = false;        // check pages from host memory as well as those from NVMe
   bool io_uring = true;              // false: threads with pread and pwrite
   uint32_t preempt_every_steps = 0;  // tests: preempts a running sequence every N steps; 0 never
@@ -48,6 +51,7 @@ struct EngineStats {
   std::vector<PoolStats> pools;
   uint32_t running = 0, waiting = 0;
   uint64_t steps = 0, preemptions = 0;
+  uint64_t turns = 0;  // of these, swapped out so that another could run
   uint64_t prompt_tokens = 0, cached_tokens = 0, generated_tokens = 0;
   uint64_t prefix_queries = 0, prefix_hits = 0;  // tokens asked for, tokens found
   uint64_t tree_nodes = 0, tree_namespaces = 0, evicted_pages = 0;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <tuple>
 #include <unordered_set>
 
 #include "runtime/check.h"
@@ -176,6 +177,42 @@ std::vector<uint64_t> admit(const PolicyOptions& options, const PolicyState& sta
     ++running;
   }
   return admitted;
+}
+
+Turn next_turn(const PolicyOptions& options, const PolicyState& state) {
+  if (options.slice_tokens == 0 || state.waiting.empty()) return {};
+  const WaitingSequence* next = nullptr;
+  for (const WaitingSequence& waiting : state.waiting) {
+    if (waiting.leader_running) continue;
+    const auto key = [](const WaitingSequence& w) {
+      return std::tuple(w.priority, -int64_t{w.waited_steps}, w.id);
+    };
+    if (next == nullptr || key(waiting) < key(*next)) next = &waiting;
+  }
+  if (next == nullptr) return {};
+  const uint32_t slice = std::max(options.slice_tokens, options.headroom_tokens);
+  std::vector<const RunningSequence*> order;
+  for (const RunningSequence& sequence : state.running) {
+    const bool may_go = sequence.swappable && sequence.progress >= slice && sequence.choices == 1 &&
+                        sequence.priority >= next->priority;
+    if (may_go) order.push_back(&sequence);
+  }
+  std::sort(order.begin(), order.end(), [](const auto* a, const auto* b) {
+    return std::tuple(a->progress, b->slot) > std::tuple(b->progress, a->slot);
+  });
+  PolicyState after = state;
+  after.waiting = {*next};
+  Turn turn;
+  turn.admit = next->id;
+  for (const RunningSequence* out : order) {
+    turn.swap_out.push_back(out->slot);
+    std::erase_if(after.running, [&](const auto& running) { return running.slot == out->slot; });
+    for (uint32_t g = 0; g < after.groups.size(); ++g) {
+      after.groups[g].pages_available += out->pages_held[g] + out->pages_loading[g];
+    }
+    if (!admit(options, after).empty()) return turn;
+  }
+  return {};
 }
 
 Plan plan(const PolicyOptions& options, const PolicyState& state) {

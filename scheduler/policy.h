@@ -27,6 +27,7 @@ struct PolicyOptions {
   uint32_t mixed_prefill_max = 256;  // prefill rows in a step that also decodes (bounds TPOT)
   uint32_t ageing_tokens = 64;
   uint32_t headroom_tokens = 32;
+  uint32_t slice_tokens = 0;    // turns: tokens of progress before one may be swapped out; 0: none
   uint32_t bypass_steps = 128;  // a request waiting longer is no longer overtaken by smaller ones
 };
 
@@ -67,7 +68,8 @@ struct RunningSequence {
   PageCounts pages_loading{};  // set aside for what is being loaded
   uint32_t choices = 1;        // still to fork into
   uint32_t output_tokens_left = 0;
-  uint32_t progress = 0;  // tokens drawn since it was admitted last
+  uint32_t progress = 0;   // tokens drawn since it was admitted last
+  bool swappable = false;  // its pages are kept below the device
 };
 
 struct PolicyState {
@@ -101,6 +103,16 @@ bool fits_alone(const PolicyOptions& options, const std::vector<PolicyGroup>& gr
 // Waiting ids to start now, in this order. If pages suffice for the first in order of service, or
 // nothing runs, the result is not empty unless all wait for a leader.
 std::vector<uint64_t> admit(const PolicyOptions& options, const PolicyState& state);
+
+// More streams than the pages hold take turns: who comes in for whom.
+struct Turn {
+  uint64_t admit = 0;              // waiting id
+  std::vector<uint32_t> swap_out;  // slots of running sequences; empty: nobody's turn ends
+};
+
+// When nobody can be admitted: the sequence that waited longest comes in for those that have run
+// longest, each for at least slice_tokens (and headroom_tokens, case K16) since it was admitted.
+Turn next_turn(const PolicyOptions& options, const PolicyState& state);
 
 // The next step of what runs.
 Plan plan(const PolicyOptions& options, const PolicyState& state);

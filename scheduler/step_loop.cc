@@ -153,7 +153,9 @@ void StepLoop::drop_ended() {
 
 void StepLoop::admit_waiting() {
   if (waiting_.empty()) return;
-  for (uint64_t index : admit(policy_, picture())) start(*waiting_[index]);
+  const std::vector<uint64_t> admitted = admit(policy_, picture());
+  for (uint64_t index : admitted) start(*waiting_[index]);
+  if (admitted.empty()) take_turns();
   std::erase_if(waiting_, [](LiveSequence* s) { return s->phase != Phase::kWaiting; });
   for (LiveSequence* sequence : waiting_) ++sequence->waited_steps;
 }
@@ -259,7 +261,8 @@ PolicyState StepLoop::picture() {
          .pages_loading = sequence.load == nullptr ? PageCounts{} : sequence.load->pages_held(),
          .choices = sequence.choices_to_fork,
          .output_tokens_left = output_left(sequence),
-         .progress = sequence.progress});
+         .progress = sequence.progress,
+         .swappable = sequence.kept_tokens + kKeepAheadTokens >= sequence.pages->size()});
   }
   return state;
 }
@@ -340,6 +343,7 @@ void StepLoop::take_step() {
   }
   stepping_.clear();
   sweep();
+  keep_ahead();
   admission_paused_ = false;
   parts_.cache.check_counters();
   const uint32_t every = options_.preempt_every_steps;
@@ -441,7 +445,7 @@ void StepLoop::preempt(LiveSequence& sequence) {
 void StepLoop::release_pages(LiveSequence& sequence, bool keep_for_session) {
   if (sequence.pages == nullptr) return;
   end_load(sequence);
-  keep_path(sequence);
+  keep_path(sequence, !keep_for_session);
   const Request& request = sequence.request->request;
   const bool keep = keep_for_session && sequence.choice == 0;
   parts_.cache.release(std::move(sequence.pages), keep ? request.session : std::string());

@@ -48,6 +48,9 @@ using Command = std::variant<SubmitCommand, CancelCommand, EndSessionCommand, Re
 
 class StepLoop {
  public:
+  // With pages short, a running sequence's path is handed down each time it has grown by this much.
+  static constexpr uint32_t kKeepAheadTokens = 64;
+
   // What it works with; all outlive it. `page_memory[g]` is what `cache` was given for group g.
   struct Parts {
     EngineLoop& loop;
@@ -107,14 +110,17 @@ class StepLoop {
   uint32_t compute_until(LiveSequence& sequence);
   bool waits_for_load(const LiveSequence& sequence) const;
   void end_load(LiveSequence& sequence);
-  void keep_path(const LiveSequence& sequence);
+  void keep_path(LiveSequence& sequence, bool running);
+  void keep_ahead();
+  void take_turns();
+  void set_slice();
   void measure_step();
 
   void sweep();  // what has ended leaves the lists, and its client gets the last word
   void publish();
 
   const EngineOptions options_;
-  const PolicyOptions policy_;
+  PolicyOptions policy_;  // slice_tokens follows what is measured
   Parts parts_;
   std::vector<kernels::KvGroupLayout> layouts_;
 
@@ -136,6 +142,8 @@ class StepLoop {
   std::vector<LiveSequence*> stepping_;
   std::unique_ptr<kernels::Event> step_done_;
   Clock::TimePoint step_began_{};
+  double step_seconds_ = 0;  // mean
+  double slice_factor_ = 1;  // grows while what was swapped out has to be computed again
 
   bool copies_enqueued_ = false;  // by forks, since the step ended
   bool idle_ = false;             // waits for a command

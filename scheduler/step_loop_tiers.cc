@@ -24,6 +24,13 @@ void StepLoop::begin_load(LiveSequence& sequence) {
   }
   sequence.load =
       tiers.begin_load(sequence.keys, sequence.tokens, *sequence.pages, compute_price());
+  if (request.usage.preemptions == 0) return;
+  // Thrashing: pages that were swapped out are not there to be swapped in. Then turns get longer.
+  const uint32_t size = static_cast<uint32_t>(sequence.tokens.size());
+  uint32_t there = sequence.pages->size();
+  if (sequence.load != nullptr) there += sequence.load->planned() * parts_.cache.page_tokens();
+  slice_factor_ =
+      there < size / 2 ? std::min(slice_factor_ * 2, 64.0) : std::max(slice_factor_ * 0.9, 1.0);
 }
 
 void StepLoop::advance_loads() {
@@ -80,18 +87,65 @@ void StepLoop::end_load(LiveSequence& sequence) {
   sequence.request->usage.load_seconds += std::chrono::duration<double>(waited).count();
 }
 
-// What the sequence has in whole pages goes down behind, so that it can come back.
-void StepLoop::keep_path(const LiveSequence& sequence) {
-  if (parts_.tiers == nullptr || !options_.prefix_caching || sequence.choice != 0) return;
+// What the sequence has in whole pages goes down behind, so that it can come back. `running`: it
+// will go on from there itself.
+void StepLoop::keep_path(LiveSequence& sequence, bool running) {
+  if (parts_.tiers == nullptr || !options_.prefix_caching) return;
+  if (!running && sequence.choice != 0)
+    return;  // one answer of several is what a chat goes on from
   const Request& request = sequence.request->request;
   const uint32_t page_tokens = parts_.cache.page_tokens();
   const uint32_t whole = sequence.pages->size() / page_tokens * page_tokens;
   if (whole == 0) return;
+  sequence.kept_tokens = whole;
   cache::KeptPath path;
   path.tokens.assign(sequence.tokens.begin(), sequence.tokens.begin() + whole);
   path.keys = parts_.cache.keys(request.tenant, request.cache_salt, path.tokens);
   path.session = !request.session.empty();
+  path.running = running;
   parts_.tiers->keep(std::move(path));
+}
+
+// While somebody waits for pages, what runs is written ahead of its turn's end.
+void StepLoop::keep_ahead() {
+  if (parts_.tiers == nullptr || waiting_.empty()) return;
+  for (LiveSequence* sequence : running_) {
+    if (sequence->load != nullptr) continue;
+    if (sequence->pages->size() >= sequence->kept_tokens + kKeepAheadTokens) {
+      keep_path(*sequence, true);
+    }
+  }
+}
+
+// A slice is long enough when bringing a sequence's pages back takes a tenth of it or less.
+void StepLoop::set_slice() {
+  policy_.slice_tokens = 0;
+  if (parts_.tiers == nullptr || !options_.take_turns || step_seconds_ == 0) return;
+  cache::PageCounts pages{};
+  for (const LiveSequence* sequence : running_) {
+    const cache::PageCounts held = sequence->pages->pages_held();
+    for (size_t g = 0; g < pages.size(); ++g) pages[g] = std::max(pages[g], held[g]);
+  }
+  const std::optional<double> load_s = parts_.tiers->seconds_to_load(pages);
+  if (!load_s) return;
+  constexpr double kShare = 0.1;
+  constexpr double kLongest = 1u << 20;
+  const double tokens = *load_s / (kShare * step_seconds_) * slice_factor_;
+  policy_.slice_tokens = static_cast<uint32_t>(
+      std::clamp(tokens, static_cast<double>(policy_.headroom_tokens), kLongest));
+}
+
+// Nobody could be admitted: perhaps somebody's turn has ended.
+void StepLoop::take_turns() {
+  set_slice();
+  if (policy_.slice_tokens == 0 || running_.empty()) return;
+  const Turn turn = next_turn(policy_, picture());
+  if (turn.swap_out.empty()) return;
+  LiveSequence* in = waiting_[turn.admit];
+  const std::vector<LiveSequence*> slots = running_;
+  for (Slot slot : turn.swap_out) preempt(*slots[slot]);
+  counters_.turns += turn.swap_out.size();
+  start(*in);
 }
 
 // What the step tells of the rate of prefill: its rows and their time, at the position of the
@@ -106,8 +160,9 @@ void StepLoop::measure_step() {
     position = sequence->pages->size();
   }
   const auto time = parts_.loop.clock().now() - step_began_;
-  parts_.tiers->compute_rate().measured(position, rows,
-                                        std::chrono::duration<double>(time).count());
+  const double seconds = std::chrono::duration<double>(time).count();
+  parts_.tiers->compute_rate().measured(position, rows, seconds);
+  step_seconds_ = step_seconds_ == 0 ? seconds : 0.9 * step_seconds_ + 0.1 * seconds;
 }
 
 }  // namespace spillway::scheduler

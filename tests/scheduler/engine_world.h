@@ -140,6 +140,8 @@ struct WorldOptions {
   sim::SimDiskFaults faults{};
   cache::WritePolicy write = cache::WritePolicy::kAuto;
   cache::KeyMode key_mode = cache::KeyMode::kHash;
+  bool take_turns = true;
+  std::chrono::nanoseconds step_time{};  // that a look at the device takes at least
   bool clear_at_end = true;  // the lower tiers; else the store keeps its pages for another world
 };
 
@@ -162,6 +164,7 @@ class World {
     engine.waiting_max = 1000;
     engine.preempt_every_steps = options.preempt_every;
     engine.prefix_caching = options.prefix_caching;
+    engine.take_turns = options.take_turns;
     cache::KvCacheOptions cache;
     cache.fingerprint = "fake";
     cache.prefix_caching = options.prefix_caching;
@@ -250,7 +253,7 @@ class World {
 
   // Until nothing is left to do.
   void run_to_end() {
-    parker_.before_park = [] {};
+    parker_.before_park = [this] { clock_.advance(options_.step_time); };
     parker_.when_idle = [this] { steps_->push(ShutDownCommand{}); };
     loop_.run(steps_->run());
     settle();

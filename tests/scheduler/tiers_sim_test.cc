@@ -127,5 +127,47 @@ TEST(TiersSimulation, a_killed_process_leaves_pages_that_the_next_one_serves) {
   EXPECT_GT(hits, 200u);
 }
 
+// case K16: long streams of which the device holds four at a time all move on, in turns.
+TEST(TiersSimulation, more_streams_than_the_device_holds_take_turns) {
+  double waited_in_turns_s = 0;
+  for (const bool turns : {true, false}) {
+    sim::SimFiles files;
+    WorldOptions options;
+    options.seed = base_seed();
+    options.pages = 48;
+    options.sequences = 32;
+    options.files = &files;
+    options.nvme_bytes = 32u << 20;
+    options.take_turns = turns;
+    options.step_time = std::chrono::milliseconds(10);
+    World world(options);
+    std::vector<std::shared_ptr<Client>> clients;
+    for (uint32_t i = 0; i < 12; ++i) {
+      Request request;
+      for (uint32_t at = 0; at < 40; ++at) request.prompt.push_back(1 + (at * (i + 3) + i) % 20);
+      request.stop.max_tokens = 140;
+      request.stop.ignore_eos = true;
+      clients.push_back(world.submit(request));
+    }
+    world.run_to_end();
+    const EngineStats stats = world.steps().stats();
+    double longest_s = 0;
+    for (const auto& client : clients) {
+      longest_s = std::max(longest_s, client->usage().queue_seconds);
+    }
+    if (turns) {
+      EXPECT_GT(stats.turns, 6u);
+      // Each turn is paid for by 32 tokens at least, and what comes back is loaded.
+      EXPECT_LE(stats.turns * 32, 12 * 140u);
+      EXPECT_GT(world.tiers_stats().nvme.hits, 20u);
+      waited_in_turns_s = longest_s;
+    } else {
+      EXPECT_EQ(stats.turns, 0u);
+      // Nobody waits as long for the first token as where streams run to their end.
+      EXPECT_LT(waited_in_turns_s, longest_s / 2);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace spillway::scheduler
