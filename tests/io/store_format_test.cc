@@ -3,7 +3,10 @@
 #include <rapidcheck/gtest.h>
 
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <functional>
+#include <iterator>
 #include <set>
 
 #include "io/index_block.h"
@@ -256,6 +259,19 @@ TEST(store_format, edits_of_a_stores_file_never_give_a_wrong_page) {
     RC_CLASSIFY(after.pages < 7, "pages lost");
     RC_CLASSIFY(after.wrong > 0, "pages that do not verify");
   }));
+}
+
+TEST(store_format, the_fuzzers_seeds_give_no_wrong_page) {
+  uint64_t seeds = 0, set_aside = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("fuzz/corpus/block_store_fuzz")) {
+    std::ifstream file(entry.path(), std::ios::binary);
+    const std::vector<char> bytes{std::istreambuf_iterator<char>(file), {}};
+    const std::vector<uint8_t> edits(bytes.begin(), bytes.end());
+    set_aside += open_edited_store(edits).new_store ? 1 : 0;
+    ++seeds;
+  }
+  EXPECT_GE(seeds, 16u);
+  EXPECT_GE(set_aside, 2u);
 }
 
 }  // namespace
