@@ -203,6 +203,35 @@ RC_GTEST_PROP(Sampler, draws_what_the_plain_twin_draws, ()) {
   }
 }
 
+// One setting at a time over a row where each matters, so that none hides behind another.
+TEST(Sampler, each_setting_alone_draws_what_the_plain_twin_draws) {
+  std::vector<float> row(60);
+  for (size_t i = 0; i < row.size(); ++i) row[i] = 2.5f * std::sin(1.7f * static_cast<float>(i));
+  const std::vector<TokenId> output = {3, 3, 3, 8, 20, 20};
+  std::vector<SamplingParams> settings(9);
+  settings[0].typical_p = 0.2f;
+  settings[1].typical_p = 0.6f;
+  settings[2].typical_p = 0.9f;
+  settings[3].top_p = 0.7f;
+  settings[4].min_p = 0.2f;
+  settings[5].top_k = 5;
+  settings[6].frequency_penalty = 0.8f;
+  settings[7].presence_penalty = 1.5f;
+  settings[8].repetition_penalty = 1.4f;
+  SampleScratch scratch;
+  for (size_t i = 0; i < settings.size(); ++i) {
+    SampleRequest request;
+    request.params = &settings[i];
+    request.output = output;
+    for (uint32_t position = 0; position < 200; ++position) {
+      std::vector<float> work = row;
+      EXPECT_EQ(sample_row(work, request, position, scratch).token,
+                Twin::draw(row, request, position))
+          << "setting " << i << " position " << position;
+    }
+  }
+}
+
 RC_GTEST_PROP(Sampler, logprobs_and_ranks_are_of_the_raw_row, ()) {
   const size_t size = *rc::gen::element<size_t>(1, 5, 200, 1000);
   std::vector<float> row = arbitrary_row(size);
@@ -386,6 +415,17 @@ TEST(Sampler, ids_outside_the_row_are_ignored) {
   const TokenId token = sample_row(row, request, 0, scratch).token;
   EXPECT_GE(token, 0);
   EXPECT_LT(token, 3);
+}
+
+TEST(Sampler, greedy_takes_the_first_of_equals_however_far_apart) {
+  std::vector<float> row(5000, 1.0f);
+  row[700] = row[900] = row[2500] = row[4999] = 7.0f;
+  SamplingParams params;
+  params.temperature = 0;
+  SampleRequest request;
+  request.params = &params;
+  SampleScratch scratch;
+  EXPECT_EQ(sample_row(row, request, 0, scratch).token, 700);
 }
 
 TEST(Sampler, top_p_stops_once_the_share_is_reached) {
