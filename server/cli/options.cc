@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "server/api/json_reader.h"
+#include "server/cli/help_format.h"
 #include "server/cli/ignored_flags.h"
 #include "server/cli/sizes.h"
 #include "server/version.h"
@@ -26,8 +27,9 @@ void add_size(CLI::App& app, const std::string& names, uint64_t& bytes, const st
 }
 
 void add_model_path(CLI::App& app, std::string& path) {
-  app.add_option("model,-m,--model", path,
-                 "GGUF file; without one the default model, SmolLM2-135M-Instruct")
+  app.add_option(
+         "model,-m,--model", path,
+         "GGUF file, also as the first word without a flag (default: SmolLM2-135M-Instruct)")
       ->type_name("FILE");
 }
 
@@ -65,7 +67,8 @@ void add_model_flags(CLI::App& app, ModelOptions& model) {
   app.add_option("--threads,-t", model.threads, "Compute threads (default: one per core)")
       ->check(CLI::Range(1u, 1024u))
       ->group(group);
-  app.add_option("--chat-template", model.chat_template, "Jinja file instead of the model's own")
+  app.add_option("--chat-template", model.chat_template,
+                 "Jinja file instead of the model's own; a model that has none is given ChatML")
       ->check(CLI::ExistingFile)
       ->type_name("FILE")
       ->group(group);
@@ -208,15 +211,20 @@ void add_chat(CLI::App& app, ChatOptions& options) {
   app.add_option("--temperature", options.temperature, "0 is greedy")
       ->check(CLI::Range(0.0, 2.0))
       ->capture_default_str();
-  app.add_option("--top-p", options.top_p)->check(CLI::Range(0.0, 1.0))->capture_default_str();
+  app.add_option("--top-p", options.top_p, "Draw from the likeliest tokens of this share together")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
   app.add_option("--max-tokens", options.max_tokens, "Most tokens of an answer");
 }
 
 void add_tools(CLI::App& app, CommandLine& out) {
   CLI::App* inspect = app.add_subcommand("inspect", "Say what a model file holds and needs");
   add_model_path(*inspect, out.inspect.path);
-  inspect->add_option("--kv-cache-dtype", out.inspect.kv_type)
-      ->check(CLI::IsMember({"auto", "f16", "bf16", "f32"}));
+  inspect
+      ->add_option("--kv-cache-dtype", out.inspect.kv_type,
+                   "Number format of the KV cache, to say what a token takes (default: auto)")
+      ->check(CLI::IsMember({"auto", "f16", "bf16", "f32"}))
+      ->type_name("auto|f16|bf16|f32");
   add_size(*inspect, "--kv-device-size", out.inspect.kv_device_bytes,
            "Memory for KV pages, to say which context fits");
 
@@ -254,7 +262,7 @@ void add_store(CLI::App& app, StoreOptions& options) {
       StoreAction::kVerify);
   add("stats", "Sizes and counts", StoreAction::kStats);
   CLI::App* rm = add("rm", "Remove pages", StoreAction::kRemove);
-  auto* which = rm->add_option_group("which");
+  auto* which = rm->add_option_group("which", "What to remove");
   which->add_flag("--all", options.all, "All pages");
   const auto not_empty = [](const std::string& text) {
     return text.empty() ? std::string("must not be empty") : std::string();
@@ -275,6 +283,7 @@ std::optional<CommandLine> parse_command_line(int argc, char** argv, int& exit_c
   CLI::App app(
       "Spillway serves language models from GGUF files, and never computes a prefix twice.",
       "spillway");
+  app.formatter(std::make_shared<HelpFormat>());  // before the subcommands, which inherit it
   app.require_subcommand(1);
   app.set_version_flag("--version", "spillway " + std::string(version()));
   CLI::App* serve = app.add_subcommand("serve", "Serve a model over HTTP (OpenAI's API)");

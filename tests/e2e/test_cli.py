@@ -28,6 +28,21 @@ class CommandLine(unittest.TestCase):
             self.assertNotEqual(result.stdout, "", arguments)
         self.assertIn("--max-model-len", run("serve", "--help").stdout)
 
+    def test_help_says_what_every_flag_does_in_lines_that_fit(self):
+        for command in ("serve", "chat", "inspect", "tokenize", "template", "store ls",
+                        "store rm"):
+            text = run(*command.split(), "--help").stdout
+            for noise in ("UINT", "{false}", " in [", ":{", ":FILE", ":DIR", "\n\n\n"):
+                self.assertNotIn(noise, text, command)
+            for line in text.splitlines():
+                self.assertLessEqual(len(line), 100, line)
+            for name, rest in re.findall(r"^ {2,4}(-\S.*)\n(.*)", text, re.MULTILINE):
+                described = len(re.split(r" {2,}", name)) > 1 or rest.startswith(" " * 30)
+                self.assertTrue(described, f"{command}: {name}")
+        text = run("serve", "--help").stdout
+        self.assertEqual(text.count("SmolLM2"), 1)
+        self.assertIn("ChatML", text)
+
     def test_wrong_flags_are_refused_with_a_line_that_names_them(self):
         for arguments in (("serve", "--port", "x"), ("serve", "--nope"), ("nope",),
                           ("serve", "--api-key", "")):
