@@ -178,6 +178,17 @@ void add_engine(Scrape& out, const scheduler::EngineStats& stats) {
   out.add("spillway:sessions", "Open sessions with a soft lease.", gauge, stats.sessions);
 }
 
+// What counts under vLLM's names has its label too: which model it is of.
+void add_model_name(std::vector<MetricFamily>& families, std::string_view model) {
+  for (MetricFamily& family : families) {
+    if (!family.name.starts_with("vllm:")) continue;
+    for (ClientMetric& metric : family.metric) {
+      metric.label.insert(metric.label.begin(),
+                          {.name = "model_name", .value = std::string(model)});
+    }
+  }
+}
+
 }  // namespace
 
 struct Metrics::Impl {
@@ -277,7 +288,9 @@ std::string Metrics::text(const scheduler::EngineStats* stats, std::string_view 
     add_tiers(scrape, *stats);
     out = impl_->serializer.Serialize(scrape.take());
   }
-  return out + impl_->serializer.Serialize(impl_->registry.Collect());
+  auto counted = impl_->registry.Collect();
+  if (!model_name.empty()) add_model_name(counted, model_name);
+  return out + impl_->serializer.Serialize(counted);
 }
 
 }  // namespace spillway::server
