@@ -271,6 +271,7 @@ BlockStoreStats PageStore::stats() const {
   stats.capacity_bytes = geometry_.area_bytes;
   stats.used_bytes = index_->used_bytes();
   stats.pages = index_->live();
+  stats.namespaces = index_->spaces();
   stats.file_bytes = file_->size();
   stats.read_only = read_only_;
   stats.why_read_only = why_read_only_;

@@ -10,6 +10,7 @@
 #include <set>
 
 #include "io/index_block.h"
+#include "io/index_loader.h"
 #include "io/page_index.h"
 #include "io/slot_space.h"
 #include "io/store_geometry.h"
@@ -188,6 +189,36 @@ TEST(store_format, a_checksum_holds_for_one_page_in_one_slot_of_one_store) {
     ++other_ids[which];
     const PageIndex other(geometry, other_ids, {8192}, 16);
     EXPECT_TRUE(checksums.insert(other.checksum(page, bytes)).second);
+  }
+}
+
+// Where a tombstone was lost: the later page has the units, wherever it begins.
+TEST(store_format, of_pages_that_overlap_the_latest_stays) {
+  const Geometry geometry = *plan_geometry(1 << 20, std::vector<uint32_t>{8192}, 16);
+  const uint64_t ids[2] = {1, 2};
+  for (const bool later_is_behind : {false, true}) {
+    IndexLoader loader(geometry.area_units());
+    loader.on_space(1, "space");
+    PageRecord record{};
+    record.space = 1;
+    record.stored_bytes = 2 * kSectorBytes;
+    record.slot_units = 2;
+    record.slot = 10;
+    record.generation = later_is_behind ? 5 : 6;
+    loader.on_page(record, 0, {});
+    record.slot = 11;
+    record.generation = later_is_behind ? 6 : 5;
+    loader.on_page(record, 0, {});
+    record.slot = geometry.area_units() - 1;  // half outside
+    loader.on_page(record, 0, {});
+    record.slot = UINT32_MAX;  // and where the sum wraps
+    loader.on_page(record, 0, {});
+    PageIndex index(geometry, ids, {8192}, 16);
+    loader.finish(index);
+    EXPECT_EQ(index.check_integrity(), "");
+    EXPECT_EQ(index.live(), 1u);
+    EXPECT_EQ(loader.left_out(), 3u);
+    EXPECT_NE(index.find_live(later_is_behind ? 11 : 10, 6), nullptr);
   }
 }
 

@@ -363,6 +363,40 @@ TEST_P(StoreTest, the_longest_names_fit_and_come_back) {
   EXPECT_EQ(visible().at(5).name.tokens.size(), kSlotTokensMax);
 }
 
+// The index is bounded as the slots are: with records far longer than planned it fills first.
+TEST_P(StoreTest, a_full_index_refuses_pages_and_loses_none) {
+  close();
+  open(options(kBytes + kSectorBytes, {kSectorBytes}));  // a new class, so that slots outnumber it
+  uint64_t stored = 0;
+  for (;; ++stored) {
+    TestPage page(stored, kSectorBytes, "space " + std::to_string(stored % 50));
+    page.tokens.resize(kSlotTokensMax, 9);
+    const auto put_one = put(page);
+    if (put_one) continue;
+    EXPECT_EQ(put_one.error().code, ErrorCode::kResourceExhausted);
+    break;
+  }
+  EXPECT_EQ(store_->check_integrity(), "");
+  EXPECT_GT(stored, 10u);
+  EXPECT_LT(store_->stats().used_bytes, store_->stats().capacity_bytes);
+  close();
+  open(options(kBytes + kSectorBytes, {kSectorBytes}));
+  EXPECT_EQ(visible().size(), stored);
+  for (const auto& [number, page] : visible()) {
+    EXPECT_TRUE(serves(page, TestPage(number, kSectorBytes)));
+  }
+  close();
+}
+
+TEST_P(StoreTest, namespaces_without_pages_are_forgotten) {
+  for (uint64_t i = 0; i < 120; ++i) {
+    const auto stored = put(TestPage(i, kPage, std::string(700, 'n') + std::to_string(i)));
+    ASSERT_TRUE(stored.has_value());
+    store_->erase(stored->slot, stored->generation);
+    EXPECT_LE(store_->stats().namespaces, 60u);
+  }
+}
+
 TEST_P(StoreTest, scrubbing_goes_through_all_pages_once_a_round_and_finds_what_is_damaged) {
   for (uint64_t i = 0; i < 10; ++i) ASSERT_TRUE(put(TestPage(i)).has_value());
   EXPECT_TRUE(serves(visible().at(3), TestPage(3)));  // a read verifies as well
