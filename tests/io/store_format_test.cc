@@ -1,6 +1,7 @@
 // Superblocks, index blocks and slots, whatever their bytes say.
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
+#include <xxhash.h>
 
 #include <cstring>
 #include <filesystem>
@@ -146,6 +147,27 @@ TEST(store_format, records_come_back_in_order_and_only_from_their_own_snapshot) 
   EXPECT_EQ(all.token_count, 1600u);
   EXPECT_TRUE(all.spaces.contains({7, "a namespace"}));
   EXPECT_TRUE(all.tombstones.contains({5, 6}));
+}
+
+TEST(store_format, a_record_never_reaches_beyond_its_block) {
+  IndexPacker packer;
+  packer.add_tombstone(1, 1);
+  packer.add_space(1, std::string(3000, 'x'));
+  packer.add_space(2, std::string(3000, 'x'));
+  const SectorBuffer sealed = packer.seal({}, 0, 2);
+  // The first record of each block begins at the same place; let the first claim to end there.
+  const auto block = sealed.bytes().first(kIndexBlockBytes);
+  const uint16_t length = kIndexBlockBytes;
+  std::memcpy(&block[sizeof(IndexBlockHeader) + offsetof(RecordHeader, bytes)], &length,
+              sizeof length);
+  std::memset(&block[offsetof(IndexBlockHeader, checksum)], 0, sizeof(uint64_t));
+  const uint64_t checksum = XXH3_64bits(block.data(), block.size());
+  std::memcpy(&block[offsetof(IndexBlockHeader, checksum)], &checksum, sizeof checksum);
+  Collected all;
+  uint64_t bad = 0;
+  EXPECT_TRUE(read_index_block(block, {}, 0, all, bad));
+  EXPECT_EQ(bad, 1u);
+  EXPECT_TRUE(all.spaces.empty());
 }
 
 // cases S2 and S3: equal bytes in another place, or as another page, do not verify.
