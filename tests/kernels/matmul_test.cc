@@ -90,6 +90,26 @@ TEST_P(MatmulTest, every_size_and_team_gives_the_bits_of_the_plain_twin) {
   }
 }
 
+// Dot products at their largest: levels that add products in 16 bits must stop in time.
+TEST_P(MatmulTest, rows_of_largest_values_give_the_bits_of_the_plain_twin) {
+  const auto [type, level] = GetParam();
+  const uint32_t inputs = 512;
+  const uint32_t outputs = 64;
+  const auto file = random_rows(type, outputs, inputs, 51);
+  const auto w = PackedMatrix::pack(level, type, file.data(), {outputs, inputs});
+  for (const uint32_t rows : {1u, 10u}) {
+    std::vector<float> x(rows * (inputs + kPad), kPoison);
+    for (uint32_t row = 0; row < rows; ++row) {  // 127, -127, or both in turn
+      for (uint32_t k = 0; k < inputs; ++k) {
+        const bool negative = row % 3 == 1 || (row % 3 == 2 && k % 2 == 1);
+        x[row * (inputs + kPad) + k] = negative ? -2.0f : 2.0f;
+      }
+    }
+    SCOPED_TRACE(rows);
+    expect_same_bits(product(w, x, rows, 1), reference(w, x, rows));
+  }
+}
+
 TEST_P(MatmulTest, a_row_alone_and_among_512_has_the_same_bits) {
   const auto [type, level] = GetParam();
   const uint32_t inputs = 1280;
