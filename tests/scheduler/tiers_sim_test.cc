@@ -7,6 +7,7 @@
 namespace spillway::scheduler {
 namespace {
 
+// The first run's. A run's options come from its seed, so that the seed alone repeats it.
 uint64_t base_seed() {
   const char* wanted = std::getenv("SPILLWAY_SIM_SEED");
   return wanted != nullptr ? std::strtoull(wanted, nullptr, 10) : 1;
@@ -15,9 +16,10 @@ uint64_t base_seed() {
 // cases K1, K5, K6, K9, K12, K14, K15, K16, K18
 TEST(TiersSimulation, answers_are_those_of_a_run_without_cache_with_a_host_tier) {
   uint64_t hits = 0, evictions = 0;
-  for (uint64_t i = 0; i < 40; ++i) {
+  for (uint64_t run = 0; run < 40; ++run) {
+    const uint64_t i = base_seed() + run;
     WorldOptions options;
-    options.seed = base_seed() + i;
+    options.seed = i;
     options.window = i % 2 == 0 ? 0 : 20 + 13 * static_cast<uint32_t>(i % 7);
     options.pages = 40 + 7 * static_cast<uint32_t>(i % 5);
     options.step_tokens = 32u << (i % 3);
@@ -39,7 +41,7 @@ TEST(TiersSimulation, answers_are_those_of_a_run_without_cache_with_a_host_tier)
 
 WorldOptions options_of(uint64_t i, sim::SimFiles& files) {
   WorldOptions options;
-  options.seed = base_seed() + i;
+  options.seed = i;
   options.window = i % 2 == 0 ? 0 : 20 + 13 * static_cast<uint32_t>(i % 7);
   options.pages = 40 + 7 * static_cast<uint32_t>(i % 5);
   options.step_tokens = 32u << (i % 3);
@@ -57,7 +59,8 @@ WorldOptions options_of(uint64_t i, sim::SimFiles& files) {
 // cases K1, K5, K6, K9, K12, K14, K15, K16, K18
 TEST(TiersSimulation, answers_are_those_of_a_run_without_cache_with_nvme) {
   uint64_t hits = 0, evictions = 0;
-  for (uint64_t i = 0; i < 40; ++i) {
+  for (uint64_t run = 0; run < 40; ++run) {
+    const uint64_t i = base_seed() + run;
     sim::SimFiles files;
     const WorldOptions options = options_of(i, files);
     SCOPED_TRACE("SPILLWAY_SIM_SEED=" + std::to_string(options.seed));
@@ -75,7 +78,8 @@ TEST(TiersSimulation, answers_are_those_of_a_run_without_cache_with_nvme) {
 // cases S1 to S3, S6, S7, S9 to S11
 TEST(TiersSimulation, a_disk_that_fails_in_every_way_changes_no_answer) {
   uint64_t hits = 0, errors = 0, corrupt = 0;
-  for (uint64_t i = 0; i < 60; ++i) {
+  for (uint64_t run = 0; run < 60; ++run) {
+    const uint64_t i = base_seed() + run;
     sim::SimFiles files;
     WorldOptions options = options_of(i, files);
     options.nvme_bytes = 8u << 20;
@@ -107,14 +111,14 @@ TEST(TiersSimulation, a_disk_that_fails_in_every_way_changes_no_answer) {
 // case S5, K18: what was on disk when the process died is served to the next one, or is not there.
 TEST(TiersSimulation, a_killed_process_leaves_pages_that_the_next_one_serves) {
   uint64_t found = 0, hits = 0;
-  for (uint64_t i = 0; i < 40; ++i) {
+  for (uint64_t run = 0; run < 40; ++run) {
+    const uint64_t i = base_seed() + run;
     sim::SimFiles files;
     WorldOptions options = options_of(i, files);
     options.nvme_bytes = 8u << 20;
     options.clear_at_end = false;
     for (uint64_t life = 0; life < 3; ++life) {
-      SCOPED_TRACE("SPILLWAY_SIM_SEED=" + std::to_string(base_seed() + i) + " life " +
-                   std::to_string(life));
+      SCOPED_TRACE("SPILLWAY_SIM_SEED=" + std::to_string(i) + " life " + std::to_string(life));
       World world(options);
       found += world.tiers().stats().nvme.pages;
       if (life < 2) world.kill_after(random_at(options.seed, 7, life) % 2000);
