@@ -279,6 +279,9 @@ Task<> Tiers::run_load(std::shared_ptr<Load> load) {
     for (uint32_t g = 0; g < parts_.cache.groups(); ++g) {
       if (slot.pages[g] == nullptr) continue;
       const uint64_t bytes = parts_.cache.page_bytes(g);
+      // Now, not when the task runs: until then another may move the page, or evict it.
+      const bool host = slot.node->pages[g].residency.in(Tier::kHost);
+      begin_move(*slot.node, g, host ? Move::kHostToDevice : Move::kNvmeToDevice);
       scope_.spawn(fetch(load, position - 1, g, room->split(bytes)));
     }
   }
@@ -296,9 +299,10 @@ Task<> Tiers::fetch(std::shared_ptr<Load> load, uint32_t position, uint32_t grou
   TierStats& stats = host ? host_ : nvme_;
   const uint64_t bytes = permit.units();
   rate.began(parts_.loop.clock().now(), bytes);
-  begin_move(*node, group, host ? Move::kHostToDevice : Move::kNvmeToDevice);
   bool good = false;
-  if (host) {
+  if (page == nullptr) {  // given up before this ran
+    end_move(*node, group, false);
+  } else if (host) {
     good = co_await fetch_from_host(node, group, page);
   } else {
     good = co_await fetch_from_nvme(node, group, page);
