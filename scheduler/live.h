@@ -32,7 +32,7 @@ struct LiveSequence {
   std::unique_ptr<model::TextStream> text;
   uint32_t progress = 0;                        // tokens drawn since it was admitted last
   uint32_t waited_steps = 0;                    // since it began to wait
-  uint32_t kept_tokens = 0;   // of its path, handed down to the lower tiers
+  uint32_t kept_tokens = 0;                     // of its path, handed down to the lower tiers
   uint32_t step_tokens = 0;                     // rows in the step that runs
   std::optional<Clock::TimePoint> waits_since;  // for its load, computing nothing
   cache::Peek peek;  // what waits for it in the cache, as of `peek_version`
