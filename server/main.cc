@@ -21,6 +21,10 @@ int main(int argc, char** argv) {
       return chat_command(line->chat);
     case Command::kInspect:
       return inspect_command(line->inspect);
+    case Command::kPlan:
+      return plan_command(line->plan);
+    case Command::kDoctor:
+      return doctor_command(line->doctor);
     case Command::kTokenize:
       if (line->tokenize.text.empty()) line->tokenize.from_stdin = isatty(STDIN_FILENO) == 0;
       return tokenize_command(line->tokenize);

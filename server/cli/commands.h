@@ -10,6 +10,10 @@ namespace spillway::server {
 int serve_command(const ServeOptions& options, char** argv);
 int chat_command(const ChatOptions& options);
 int inspect_command(const InspectOptions& options);
+// Prints the memory ledger. Reads a model's header only.
+int plan_command(const PlanOptions& options);
+// Measures for options.seconds; loading the model comes on top.
+int doctor_command(const DoctorOptions& options);
 int store_command(const StoreOptions& options);
 int tokenize_command(const TokenizeOptions& options);
 

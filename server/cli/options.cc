@@ -245,6 +245,57 @@ void add_tools(CLI::App& app, CommandLine& out) {
   app.add_subcommand("version", "Print the version");
 }
 
+void add_kv_type(CLI::App& app, std::string& type) {
+  app.add_option("--kv-cache-dtype", type, "Number format of the KV cache")
+      ->check(CLI::IsMember({"auto", "f16", "bf16", "f32", "float16", "bfloat16", "float32"}))
+      ->type_name("auto|f16|bf16|f32")
+      ->capture_default_str();
+}
+
+void add_plan(CLI::App& app, PlanOptions& options) {
+  CLI::App* plan = app.add_subcommand("plan", "Say how much memory a model and its users take");
+  add_model_path(*plan, options.path);
+  plan->add_option("--context,-c", options.context_tokens,
+                   "Tokens of each user (default: as trained; 4096 without a file)")
+      ->check(CLI::Range(1u, 1u << 24))
+      ->type_name("TOKENS");
+  plan->add_option("--users,-u", options.users, "Users with a context of their own")
+      ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 32))
+      ->capture_default_str();
+  add_kv_type(*plan, options.kv_type);
+  add_size(*plan, "--kv-device-size,--kv-cache-memory-bytes", options.kv_device_bytes,
+           "Memory for KV pages (default: what serve takes on this machine)");
+  add_size(*plan, "--kv-host-size", options.kv_host_bytes, "Host memory for KV pages (default: 0)");
+  add_size(*plan, "--kv-nvme-size", options.kv_nvme_bytes, "Disk for KV pages (default: 0)");
+  const std::string group = "A model that you do not have";
+  const auto add_count = [&](const char* name, uint32_t& count, const char* help) {
+    plan->add_option(name, count, help)->check(CLI::Range(1u, 1u << 16))->group(group);
+  };
+  add_count("--layers", options.shape.layers, "Its layers");
+  add_count("--heads", options.shape.heads, "Its query heads");
+  add_count("--kv-heads", options.shape.kv_heads, "Its KV heads (default: as many as heads)");
+  add_count("--head-dim", options.shape.head_dim, "Numbers of a head");
+  add_size(*plan, "--weights-size", options.shape.weight_bytes, "Its weights");
+  plan->get_option("--weights-size")->group(group);
+}
+
+void add_doctor(CLI::App& app, DoctorOptions& options) {
+  CLI::App* doctor = app.add_subcommand(
+      "doctor", "Measure this machine: when loading beats computing, and which sizes suit it");
+  add_model_path(*doctor, options.path);
+  doctor
+      ->add_option("--kv-nvme-dir", options.kv_nvme_dir,
+                   "Directory on the disk to measure; a temporary file in it is removed again")
+      ->type_name("DIR")
+      ->capture_default_str();
+  add_kv_type(*doctor, options.kv_type);
+  doctor->add_option("--threads,-t", options.threads, "Compute threads (default: one per core)")
+      ->check(CLI::Range(1u, 1024u));
+  doctor->add_option("--seconds", options.seconds, "How long to measure; longer is steadier")
+      ->check(CLI::Range(0.5, 600.0))
+      ->capture_default_str();
+}
+
 void add_store(CLI::App& app, StoreOptions& options) {
   CLI::App* store = app.add_subcommand("store", "Look at the pages kept on NVMe, or remove some");
   store->require_subcommand(1);
@@ -290,6 +341,8 @@ std::optional<CommandLine> parse_command_line(int argc, char** argv, int& exit_c
   add_serve(*serve, out.serve);
   CLI::App* chat = app.add_subcommand("chat", "Chat with a model in this terminal");
   add_chat(*chat, out.chat);
+  add_plan(app, out.plan);
+  add_doctor(app, out.doctor);
   add_tools(app, out);
   add_store(app, out.store);
   app.footer(
@@ -310,6 +363,8 @@ std::optional<CommandLine> parse_command_line(int argc, char** argv, int& exit_c
   out.command = name == "serve"      ? Command::kServe
                 : name == "chat"     ? Command::kChat
                 : name == "inspect"  ? Command::kInspect
+                : name == "plan"     ? Command::kPlan
+                : name == "doctor"   ? Command::kDoctor
                 : name == "tokenize" ? Command::kTokenize
                 : name == "template" ? Command::kTemplate
                 : name == "store"    ? Command::kStore

@@ -59,6 +59,35 @@ struct InspectOptions {
   uint64_t kv_device_bytes = 0;
 };
 
+// A model without a file.
+struct PlanShape {
+  uint32_t layers = 0;
+  uint32_t heads = 0;
+  uint32_t kv_heads = 0;  // 0: as many as heads
+  uint32_t head_dim = 0;
+  uint64_t weight_bytes = 0;  // 0: not known
+  bool given() const { return layers != 0 || heads != 0 || kv_heads != 0 || head_dim != 0; }
+};
+
+struct PlanOptions {
+  std::string path;
+  PlanShape shape;
+  uint32_t context_tokens = 0;  // of each user; 0: as trained, or 4,096
+  uint64_t users = 1;
+  std::string kv_type = "auto";
+  uint64_t kv_device_bytes = 0;  // 0: what serve takes on this machine
+  uint64_t kv_host_bytes = 0;
+  uint64_t kv_nvme_bytes = 0;
+};
+
+struct DoctorOptions {
+  std::string path;
+  std::string kv_nvme_dir = "/var/tmp";
+  std::string kv_type = "auto";
+  uint32_t threads = 0;  // 0: one per core
+  double seconds = 8;    // of measuring, loading the model aside
+};
+
 struct TokenizeOptions {
   std::string path;
   std::string text;
@@ -79,13 +108,25 @@ struct StoreOptions {
   std::string model;
 };
 
-enum class Command : uint8_t { kServe, kChat, kInspect, kTokenize, kTemplate, kStore, kVersion };
+enum class Command : uint8_t {
+  kServe,
+  kChat,
+  kInspect,
+  kPlan,
+  kDoctor,
+  kTokenize,
+  kTemplate,
+  kStore,
+  kVersion
+};
 
 struct CommandLine {
   Command command = Command::kServe;
   ServeOptions serve;
   ChatOptions chat;
   InspectOptions inspect;
+  PlanOptions plan;
+  DoctorOptions doctor;
   TokenizeOptions tokenize;
   TemplateOptions render;
   StoreOptions store;

@@ -5,6 +5,7 @@ import os
 import pathlib
 import pty
 import re
+import resource
 import select
 import socket
 import subprocess
@@ -22,11 +23,14 @@ def run(*arguments, text=None):
 
 class CommandLine(unittest.TestCase):
     def test_help_and_version(self):
-        for arguments in (("--help",), ("serve", "--help"), ("chat", "--help"), ("version",)):
+        for arguments in (("--help",), ("serve", "--help"), ("chat", "--help"), ("plan", "--help"),
+                          ("doctor", "--help"), ("version",)):
             result = run(*arguments)
             self.assertEqual(result.returncode, 0, arguments)
             self.assertNotEqual(result.stdout, "", arguments)
         self.assertIn("--max-model-len", run("serve", "--help").stdout)
+        for command in ("plan", "doctor"):
+            self.assertIn(f"\n  {command} ", run("--help").stdout)
 
     def test_help_says_what_every_flag_does_in_lines_that_fit(self):
         for command in ("serve", "chat", "inspect", "tokenize", "template", "store ls",
@@ -125,6 +129,118 @@ class CommandLine(unittest.TestCase):
                      "--enable-prefix-caching", "--no-enable-prefix-caching", "--seed",
                      "--chat-template", "--shutdown-timeout", "--ssl-certfile", "--ssl-keyfile"):
             self.assertIn(flag, text)
+
+
+class Plan(unittest.TestCase):
+    """The memory ledger; a 7B has 32 layers and 32 heads of 128."""
+
+    SHAPE = ["--layers", "32", "--heads", "32", "--head-dim", "128"]
+
+    def plan(self, *arguments):
+        result = run("plan", *arguments)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return {line[:14].strip(): line[14:] for line in result.stdout.splitlines()
+                if not line.startswith(" ")}
+
+    def test_known_figures_of_a_7b(self):
+        rows = self.plan(*self.SHAPE, "--users", "16", "--context", "4096")
+        self.assertEqual(rows["a token"], "512 KiB")
+        self.assertEqual(rows["a user"], "2.0 GiB for 4,096 tokens")
+        self.assertEqual(rows["16 users"], "32.0 GiB")
+        grouped = self.plan(*self.SHAPE, "--kv-heads", "8", "--users", "16")
+        self.assertEqual((grouped["a token"], grouped["16 users"]), ("128 KiB", "8.0 GiB"))
+        single = self.plan(*self.SHAPE, "--kv-heads", "1", "--users", "16")
+        self.assertEqual((single["a token"], single["16 users"]), ("16.0 KiB", "1.0 GiB"))
+
+    def test_says_who_spills_where(self):
+        rows = self.plan(*self.SHAPE, "--users", "16", "--kv-device-size", "8G",
+                         "--kv-host-size", "4G", "--kv-nvme-size", "11G")
+        self.assertEqual(rows["device"], "8.0 GiB: room for 4 users; holds 4 of them here (8.0 GiB)")
+        self.assertIn("holds 2 of them here", rows["host"])
+        self.assertIn("holds 5 of them here", rows["nvme"])
+        self.assertIn("2 users spill to host memory; 5 users spill to NVMe; no room for 5 users",
+                      rows["outcome"])
+        rows = self.plan(*self.SHAPE, "--users", "2", "--kv-device-size", "4G")
+        self.assertIn("all fit", rows["outcome"])
+        rows = self.plan(*self.SHAPE, "--kv-device-size", "1G")
+        self.assertIn("--kv-device-size at least 2.0 GiB", rows["outcome"])
+
+    def test_a_file_brings_its_shape_and_weights(self):
+        rows = self.plan("--model", str(MODEL), "--users", "10", "--kv-device-size", "1G")
+        self.assertEqual(rows["a token"], "22.5 KiB")
+        self.assertEqual(rows["a user"], "180 MiB for 8,192 tokens")
+        self.assertRegex(rows["weights"], r"^9\d\.\d MiB$")
+        self.assertIn("room for 5 users", rows["device"])
+
+    def test_windows_are_counted_as_what_they_keep(self):
+        gemma = str(MODEL.parent / "gemma-3-270m-q4_k_m.gguf")
+        rows = self.plan("--model", gemma, "--context", "32768")
+        self.assertEqual(rows["a token"], "18.0 KiB, and 3.0 KiB once the window is full")
+        self.assertEqual(rows["a user"], "104 MiB for 32,768 tokens")
+
+    def test_what_makes_no_plan_is_refused_in_words(self):
+        for arguments, part in ((("--layers", "32"), "--head-dim"),
+                                (("--model", str(MODEL), *self.SHAPE), "not both"),
+                                ((*self.SHAPE, "--kv-heads", "5"), "multiple"),
+                                ((*self.SHAPE, "--kv-nvme-size", "1M"), "no room for a page"),
+                                (("--model", "/nowhere.gguf"), "/nowhere.gguf")):
+            result = run("plan", *arguments)
+            self.assertEqual((result.returncode, result.stdout), (1, ""), arguments)
+            self.assertIn(part, result.stderr)
+        self.assertEqual(run("plan", *self.SHAPE, "--users", "0").returncode, 2)
+
+
+class Doctor(unittest.TestCase):
+    """On a real disk, beside the program; case S15 and the cage are in doctor_command_test.cc."""
+
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory(dir=pathlib.Path(BINARY).parent)
+        self.addCleanup(self.folder.cleanup)
+
+    def doctor(self, *arguments, **how):
+        return subprocess.run([BINARY, "doctor", "--kv-nvme-dir", self.folder.name, *arguments],
+                              capture_output=True, text=True, timeout=120, **how)
+
+    def test_weighs_loading_against_computing_with_a_model(self):
+        begin = time.monotonic()
+        result = self.doctor("--model", str(MODEL))
+        self.assertLess(time.monotonic() - begin, 60)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        for pattern in (r"pages of 360 KiB: read \d", r"prefill at 0 +\d+ tokens/s",
+                        r"prefill at 512 +\d+ tokens/s", r"decode at 512 +[\d.]+ tokens/s",
+                        r"from host memory +(loading|computing) is quicker",
+                        r"from NVMe +(loading|computing) is quicker",
+                        r"--kv-device-size +\d+[MG]", r"--kv-host-size +0, the default",
+                        r"--kv-nvme-size +", r"Refused here\n  "):
+            self.assertRegex(result.stdout, pattern)
+        self.assertEqual(os.listdir(self.folder.name), [])
+
+    @unittest.skipUnless(os.geteuid() == 0, "only root becomes another user")
+    def test_works_as_a_plain_user_with_little_lockable_memory(self):
+        os.chown(self.folder.name, 65534, 65534)
+        how = {"user": 65534, "group": 65534, "extra_groups": [],
+               "env": {**os.environ, "SPILLWAY_CACHE": "/nowhere"},
+               "preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_MEMLOCK, (8 << 20,) * 2)}
+        try:
+            result = self.doctor(**how)
+        except PermissionError:
+            self.skipTest("another user cannot run the program here")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        if "- io_uring: " not in result.stdout:
+            self.assertRegex(result.stdout, r"- registered memory: .*8192 KiB")
+        self.assertEqual(os.listdir(self.folder.name), [])
+        os.chown(self.folder.name, 0, 0)
+        os.chmod(self.folder.name, 0o755)
+        result = self.doctor(**how)
+        self.assertEqual((result.returncode, result.stdout), (1, ""))
+        self.assertIn(f"cannot measure in {self.folder.name}", result.stderr)
+        self.assertIn("Permission denied", result.stderr)
+
+    def test_a_wrong_model_or_flag_is_named(self):
+        result = self.doctor("--model", "/nowhere.gguf")
+        self.assertEqual((result.returncode, result.stdout), (1, ""))
+        self.assertIn("/nowhere.gguf", result.stderr)
+        self.assertEqual(self.doctor("--threads", "0").returncode, 2)
 
 
 class Tokenize(unittest.TestCase):
