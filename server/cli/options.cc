@@ -281,7 +281,7 @@ void add_plan(CLI::App& app, PlanOptions& options) {
 
 void add_doctor(CLI::App& app, DoctorOptions& options) {
   CLI::App* doctor = app.add_subcommand(
-      "doctor", "Measure this machine: when loading beats computing, and which sizes suit it");
+      "doctor", "Measure this machine: when loading beats computing, which sizes suit");
   add_model_path(*doctor, options.path);
   doctor
       ->add_option("--kv-nvme-dir", options.kv_nvme_dir,
