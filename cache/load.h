@@ -13,6 +13,7 @@
 #include "cache/kv_cache.h"
 #include "cache/page_directory.h"
 #include "cache/residency.h"
+#include "runtime/stop.h"
 
 namespace spillway::cache {
 
@@ -55,14 +56,14 @@ struct Load {
     std::array<std::shared_ptr<FillingPage>, kGroupsMax> pages;
     Tier from = Tier::kNvme;  // the slowest of its pages' tiers
     uint32_t moving = 0;      // pages that have not arrived yet
-    bool failed = false;
+    bool failed = false;      // a page of it was not to be had
   };
 
   uint32_t begin = 0;      // pages of the path before slots[0]
   uint32_t taken_end = 0;  // the sequence has all before this position
   bool whole = false;      // with windows: all from the meeting point on, or nothing
   bool given_up = false;
-  bool running = true;  // its coroutine has not ended
+  StopFlag stop;  // of what it waits for, once it is given up
   std::vector<Slot> slots;
   std::array<uint32_t, kTiers> adopted{};  // pages taken, by the tier they came from
 

@@ -122,8 +122,8 @@ void PageDirectory::settle(DirectoryNode* node) {
   }
 }
 
-void PageDirectory::for_each(const std::function<void(DirectoryNode&)>& visit) {
-  for (auto& [uid, node] : nodes_) visit(*node);
+void PageDirectory::for_each(const std::function<void(const DirectoryNode&)>& visit) const {
+  for (const auto& [uid, node] : nodes_) visit(*node);
 }
 
 std::string PageDirectory::check_integrity() const {

@@ -7,9 +7,10 @@
 // trie can be built again after a restart. A node lasts while a lower tier holds a page of it, a
 // transfer names it, or it has children.
 //
-// Owner and thread: Tiers, on the engine's thread. Memory: about 350 bytes a node.
+// Owner and thread: Tiers, on the engine's thread. Memory: about 700 bytes a node.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <functional>
@@ -100,7 +101,7 @@ class PageDirectory {
   void use_uid(uint64_t uid) { last_uid_ = std::max(last_uid_, uid); }
 
   uint64_t size() const { return nodes_.size(); }
-  void for_each(const std::function<void(DirectoryNode&)>& visit);
+  void for_each(const std::function<void(const DirectoryNode&)>& visit) const;
   std::string check_integrity() const;
 
  private:

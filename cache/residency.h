@@ -19,7 +19,6 @@ enum class Move : uint8_t {
   kDeviceToHost,
   kDeviceToNvme,
   kHostToNvme,
-  kHostToDevice,
   kNvmeToDevice,
 };
 
@@ -28,14 +27,14 @@ struct MoveEnds {
 };
 
 // [move]. A copy from a tier needs the page there and leaves it there; a copy to host or NVMe needs
-// it absent there. To the device a page goes into memory that is its sequence's alone, so that a
-// second copy of it does no harm: the tree keeps one (case K9).
-inline constexpr std::array<MoveEnds, 6> kMoveEnds = {{
+// it absent there. To the device a page goes into memory that is its sequence's alone. Copies from
+// host memory to the device are no moves: they pin the host page, and may run beside another
+// reader.
+inline constexpr std::array<MoveEnds, 5> kMoveEnds = {{
     {Tier::kDevice, Tier::kDevice},  // none
     {Tier::kDevice, Tier::kHost},
     {Tier::kDevice, Tier::kNvme},
     {Tier::kHost, Tier::kNvme},
-    {Tier::kHost, Tier::kDevice},
     {Tier::kNvme, Tier::kDevice},
 }};
 

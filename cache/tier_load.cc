@@ -9,25 +9,27 @@
 namespace spillway::cache {
 namespace {
 
-constexpr std::chrono::microseconds kMovePause(200);  // between looks at a page that is moving
-constexpr uint32_t kMoveLooks = 250;
+constexpr std::chrono::microseconds kMovePause(500);  // between looks at pages that are moving
+constexpr uint32_t kMoveLooksMax = 20;                // of one load
 constexpr std::chrono::milliseconds kWatchPause(5);
+constexpr std::chrono::seconds kProbePause(2);  // at least, between two probes
 
 }  // namespace
 
-bool Tiers::held_below(const DirectoryNode& node, uint32_t group) const {
+bool Tiers::held_below(const DirectoryNode& node, uint32_t group, bool nvme) const {
   const Residency& residency = node.pages[group].residency;
-  return residency.in(Tier::kHost) || (residency.in(Tier::kNvme) && !breaker_.open());
+  return residency.in(Tier::kHost) || (residency.in(Tier::kNvme) && nvme);
 }
 
 // How far a load from `begin` on can reach: with full attention alone up to the last page that is
 // held, gaps being computed; with windows only where all pages are held and so is the last window.
-uint32_t Tiers::loadable_end(const std::vector<DirectoryNode*>& nodes, uint32_t begin) const {
+uint32_t Tiers::loadable_end(const std::vector<DirectoryNode*>& nodes, uint32_t begin,
+                             bool nvme) const {
   const uint32_t full = full_groups();
   const uint32_t groups = parts_.cache.groups();
   const auto held = [&](uint32_t position, uint32_t from, uint32_t to) {
     for (uint32_t g = from; g < to; ++g) {
-      if (!held_below(*nodes[position], g)) return false;
+      if (!held_below(*nodes[position], g, nvme)) return false;
     }
     return true;
   };
@@ -47,10 +49,14 @@ uint32_t Tiers::loadable_end(const std::vector<DirectoryNode*>& nodes, uint32_t 
   return end;
 }
 
-uint32_t Tiers::match_length(const PromptKeys& keys, std::span<const TokenId> tokens) const {
+uint32_t Tiers::match_length(const PromptKeys& keys, std::span<const TokenId> tokens,
+                             uint32_t device_tokens) const {
   const uint32_t page_tokens = parts_.cache.page_tokens();
   const auto most = static_cast<uint32_t>((tokens.size() - 1) / page_tokens);
-  return loadable_end(directory_.walk(keys, tokens, most), 0) * page_tokens;
+  const std::vector<DirectoryNode*> nodes = directory_.walk(keys, tokens, most);
+  const uint32_t begin = device_tokens / page_tokens;
+  if (nodes.size() <= begin) return device_tokens;
+  return loadable_end(nodes, begin, true) * page_tokens;
 }
 
 bool Tiers::needs(const Load& load, uint32_t position, uint32_t group) const {
@@ -73,14 +79,6 @@ bool Tiers::reserve_pages(Load& load, uint32_t position) {
   return true;
 }
 
-uint64_t Tiers::bytes_of(const Load::Slot& slot) const {
-  uint64_t bytes = 0;
-  for (uint32_t g = 0; g < parts_.cache.groups(); ++g) {
-    if (slot.pages[g] != nullptr) bytes += parts_.cache.page_bytes(g);
-  }
-  return bytes;
-}
-
 std::shared_ptr<Load> Tiers::begin_load(const PromptKeys& keys, std::span<const TokenId> tokens,
                                         const Sequence& sequence, double compute_price) {
   CHECK(parts_.cache.can_adopt(sequence));
@@ -89,7 +87,8 @@ std::shared_ptr<Load> Tiers::begin_load(const PromptKeys& keys, std::span<const 
   const auto most = static_cast<uint32_t>((tokens.size() - 1) / page_tokens);
   const std::vector<DirectoryNode*> nodes = directory_.walk(keys, tokens, most);
   if (nodes.size() <= begin) return nullptr;
-  const uint32_t end = loadable_end(nodes, begin);
+  const bool nvme = !read_breaker_.open();
+  const uint32_t end = loadable_end(nodes, begin, nvme);
   if (end == begin) return nullptr;
   auto load = std::make_shared<Load>();
   load->begin = begin;
@@ -99,12 +98,24 @@ std::shared_ptr<Load> Tiers::begin_load(const PromptKeys& keys, std::span<const 
     Load::Slot& slot = load->at(position);
     bool held = true;
     for (uint32_t g = 0; g < parts_.cache.groups(); ++g) {
-      held = held && (!needs(*load, position, g) || held_below(*nodes[position], g));
+      held = held && (!needs(*load, position, g) || held_below(*nodes[position], g, nvme));
     }
     if (!held) continue;
     slot.node = nodes[position];
     slot.state = Load::State::kPlanned;
     ++slot.node->transfers;
+    // Wanted now: it is not the next to be evicted before its turn comes.
+    slot.node->last_use = ++tick_;
+    for (uint32_t g = 0; g < parts_.cache.groups(); ++g) {
+      for (const Tier tier : {Tier::kHost, Tier::kNvme}) {
+        LowerPage& page = slot.node->pages[g];
+        TierEntry& entry = tier == Tier::kHost ? page.host : page.nvme;
+        if (!entry.listed) continue;
+        policy(tier, g).used(entry.last_use, tick_, 1);
+        entry.last_use = tick_;
+        policy(tier, g).update(entry);
+      }
+    }
   }
   // What is better computed is not even planned; from the back, as far as there are device pages.
   pass(*load, std::min(meet(*load, begin, compute_price), end));
@@ -116,7 +127,7 @@ std::shared_ptr<Load> Tiers::begin_load(const PromptKeys& keys, std::span<const 
     if (!room) drop_slot(slot);
   }
   if (finished(*load)) return nullptr;
-  ++loads_;
+  loads_.push_back(load);
   scope_.spawn(run_load(load));
   scope_.spawn(watch(load));
   return load;
@@ -128,8 +139,10 @@ uint32_t Tiers::meet(const Load& load, uint32_t begin, double compute_price) con
   question.page_tokens = parts_.cache.page_tokens();
   question.begin = question.end = begin;
   question.compute_price = compute_price;
-  double seconds = 0;
   const Clock::TimePoint now = parts_.loop.clock().now();
+  const double host_s = 1 / host_rate_.bytes_per_s(now), nvme_s = 1 / nvme_rate_.bytes_per_s(now);
+  double seconds = 0, own_host = 0, own_nvme = 0;
+  bool uses_host = false, uses_nvme = false;
   for (uint32_t position = begin; position < load.end(); ++position) {
     const Load::Slot& slot = load.at(position);
     if (slot.state != Load::State::kPlanned && slot.state != Load::State::kMoving) continue;
@@ -137,12 +150,20 @@ uint32_t Tiers::meet(const Load& load, uint32_t begin, double compute_price) con
     for (uint32_t g = 0; g < parts_.cache.groups(); ++g) {
       if (!needs(load, position, g)) continue;
       const bool host = slot.node->pages[g].residency.in(Tier::kHost);
-      seconds += static_cast<double>(parts_.cache.page_bytes(g)) /
-                 (host ? host_rate_ : nvme_rate_).bytes_per_s(now);
+      const auto bytes = static_cast<double>(parts_.cache.page_bytes(g));
+      seconds += bytes * (host ? host_s : nvme_s);
+      (host ? uses_host : uses_nvme) = true;
+      if (slot.state == Load::State::kMoving) (host ? own_host : own_nvme) += bytes;
     }
   }
   if (question.end == begin) return begin;
-  question.load_seconds = seconds / (question.end - begin) * std::max(1u, loads_);
+  question.load_seconds = seconds / (question.end - begin);
+  // What others have in flight goes first.
+  const auto queued = [](const TransferRate& rate, double own, double per_byte) {
+    return std::max(static_cast<double>(rate.in_flight_bytes()) - own, 0.0) * per_byte;
+  };
+  if (uses_host) question.queued_seconds += queued(host_rate_, own_host, host_s);
+  if (uses_nvme) question.queued_seconds += queued(nvme_rate_, own_nvme, nvme_s);
   return meeting_point(question, compute_rate_);
 }
 
@@ -174,7 +195,9 @@ void Tiers::pass(Load& load, uint32_t position) {
 
 void Tiers::give_up(std::shared_ptr<Load> load) {
   load->given_up = true;
+  std::erase(loads_, load);
   pass(*load, load->end());
+  load->stop.stop();
 }
 
 bool Tiers::finished(const Load& load) const {
@@ -188,13 +211,15 @@ uint32_t Tiers::compute_until(Load& load, uint32_t size, double compute_price) {
   const auto pending = [](const Load::Slot& slot) {
     return slot.state != Load::State::kAbsent && slot.state != Load::State::kTaken;
   };
-  pass(load, (size + page_tokens - 1) / page_tokens);
-  const bool failed = std::any_of(load.slots.begin(), load.slots.end(), [](const auto& slot) {
+  const uint32_t next = std::max(load.begin, (size + page_tokens - 1) / page_tokens);
+  pass(load, next);
+  const auto from = load.slots.begin() + std::min<ptrdiff_t>(next - load.begin, load.slots.size());
+  const bool failed = std::any_of(from, load.slots.end(), [](const auto& slot) {
     return slot.failed && slot.state == Load::State::kAbsent;
   });
   if (load.whole && failed) pass(load, load.end());
   for (bool again = true;; again = false) {
-    uint32_t first = std::max(load.begin, (size + page_tokens - 1) / page_tokens);
+    uint32_t first = next;
     while (first < load.end() && !pending(load.at(first))) ++first;
     if (first >= load.end()) return UINT32_MAX;
     if (!again) return first * page_tokens;
@@ -241,71 +266,117 @@ bool Tiers::adopt(Load& load, Sequence& sequence, std::span<const TokenId> token
   return true;
 }
 
-bool Tiers::moving(const Load::Slot& slot) const {
+// Whether a page of it is just being read from NVMe for another.
+bool Tiers::waits_for_move(const Load::Slot& slot) const {
   for (uint32_t g = 0; g < parts_.cache.groups(); ++g) {
-    if (slot.pages[g] != nullptr && slot.node->pages[g].residency.move() != Move::kNone)
-      return true;
+    if (slot.pages[g] == nullptr) continue;
+    const Residency& residency = slot.node->pages[g].residency;
+    if (!residency.in(Tier::kHost) && residency.move() != Move::kNone) return true;
   }
   return false;
 }
 
-// Starts the fetches of one load, back to front, as far as the bytes in flight allow.
+// Starts the fetches of one load, back to front, as far as the bytes in flight allow. Pages that
+// are moving are looked at again when all others are under way.
 Task<> Tiers::run_load(std::shared_ptr<Load> load) {
-  for (uint32_t position = load->end(); position > load->begin && !load->given_up; --position) {
-    Load::Slot& slot = load->at(position - 1);
-    if (slot.state != Load::State::kPlanned) continue;
-    Result<Permit> room = co_await load_room_.acquire(bytes_of(slot), scope_.stop());
-    if (!room) break;
-    // A page that is just being written down, or loaded by another, is there in a moment.
-    for (uint32_t i = 0; i < kMoveLooks; ++i) {
-      if (slot.state != Load::State::kPlanned || !moving(slot)) break;
-      const Result<> slept = co_await parts_.loop.sleep_for(kMovePause, scope_.stop());
-      if (!slept) break;
+  for (uint32_t look = 0; look <= kMoveLooksMax && !load->given_up; ++look) {
+    bool left = false;
+    for (uint32_t position = load->end(); position > load->begin; --position) {
+      const Load::Slot& slot = load->at(position - 1);
+      if (slot.state != Load::State::kPlanned) continue;
+      if (waits_for_move(slot)) {
+        left = true;
+        continue;
+      }
+      const bool goes_on = co_await start_fetches(load, position - 1);
+      if (!goes_on) break;
     }
-    if (slot.state != Load::State::kPlanned) continue;
-    bool held = !moving(slot);
-    for (uint32_t g = 0; g < parts_.cache.groups(); ++g) {
-      held = held && (slot.pages[g] == nullptr || held_below(*slot.node, g));
-    }
-    if (!held || scope_.stop().stopped()) {
-      slot.failed = true;
-      drop_slot(slot);
-      progress();
-      continue;
-    }
-    slot.state = Load::State::kMoving;
-    slot.from = Tier::kHost;
-    for (uint32_t g = 0; g < parts_.cache.groups(); ++g) slot.moving += slot.pages[g] != nullptr;
-    for (uint32_t g = 0; g < parts_.cache.groups(); ++g) {
-      if (slot.pages[g] == nullptr) continue;
-      const uint64_t bytes = parts_.cache.page_bytes(g);
-      // Now, not when the task runs: until then another may move the page, or evict it.
-      const bool host = slot.node->pages[g].residency.in(Tier::kHost);
-      begin_move(*slot.node, g, host ? Move::kHostToDevice : Move::kNvmeToDevice);
-      scope_.spawn(fetch(load, position - 1, g, room->split(bytes)));
-    }
+    if (!left || load->given_up) break;
+    const Result<> slept = co_await parts_.loop.sleep_for(kMovePause, load->stop);
+    if (!slept) break;
   }
-  if (!load->given_up && scope_.stop().stopped()) give_up(load);
-  --loads_;
+  for (Load::Slot& slot : load->slots) {
+    if (slot.state != Load::State::kPlanned) continue;
+    slot.failed = true;
+    drop_slot(slot);
+  }
+  progress();
 }
 
-Task<> Tiers::fetch(std::shared_ptr<Load> load, uint32_t position, uint32_t group, Permit permit) {
+// False: the load was given up.
+Task<bool> Tiers::start_fetches(std::shared_ptr<Load> load, uint32_t position) {
+  Load::Slot& slot = load->at(position);
+  uint64_t host_bytes = 0, nvme_bytes = 0;
+  for (uint32_t g = 0; g < parts_.cache.groups(); ++g) {
+    if (slot.pages[g] == nullptr) continue;
+    const bool host = slot.node->pages[g].residency.in(Tier::kHost);
+    (host ? host_bytes : nvme_bytes) += parts_.cache.page_bytes(g);
+  }
+  Permit host_room, nvme_room;
+  if (host_bytes > 0) {
+    Result<Permit> room = co_await host_room_.acquire(host_bytes, load->stop);
+    if (!room) co_return false;
+    host_room = std::move(*room);
+  }
+  if (nvme_bytes > 0) {
+    Result<Permit> room = co_await nvme_room_.acquire(nvme_bytes, load->stop);
+    if (!room) co_return false;
+    nvme_room = std::move(*room);
+  }
+  // Anything may have happened meanwhile; from here on nothing does until the moves have begun.
+  if (slot.state != Load::State::kPlanned || waits_for_move(slot)) co_return true;
+  bool held = true;
+  for (uint32_t g = 0; g < parts_.cache.groups(); ++g) {
+    if (slot.pages[g] == nullptr) continue;
+    const uint64_t bytes = parts_.cache.page_bytes(g);
+    const bool host = slot.node->pages[g].residency.in(Tier::kHost);
+    held = held && held_below(*slot.node, g, !read_breaker_.open()) &&
+           (host ? host_room : nvme_room).units() >= bytes;
+  }
+  if (!held) {
+    slot.failed = true;
+    drop_slot(slot);
+    progress();
+    co_return true;
+  }
+  slot.state = Load::State::kMoving;
+  slot.from = Tier::kHost;
+  for (uint32_t g = 0; g < parts_.cache.groups(); ++g) {
+    if (slot.pages[g] == nullptr) continue;
+    const bool host = slot.node->pages[g].residency.in(Tier::kHost);
+    if (!host) {
+      slot.from = Tier::kNvme;
+      begin_move(*slot.node, g, Move::kNvmeToDevice);
+    }
+    ++slot.moving;
+    Permit room = (host ? host_room : nvme_room).split(parts_.cache.page_bytes(g));
+    std::shared_ptr<HostPin> pin;
+    if (host) pin = std::make_shared<HostPin>(*this, *slot.node, g);
+    scope_.spawn(fetch(load, position, g, std::move(pin), slot.pages[g], std::move(room)));
+  }
+  co_return true;
+}
+
+Task<> Tiers::fetch(std::shared_ptr<Load> load, uint32_t position, uint32_t group,
+                    std::shared_ptr<HostPin> pin, std::shared_ptr<FillingPage> page,
+                    Permit permit) {
   Load::Slot& slot = load->at(position);
   DirectoryNode* node = slot.node;
-  std::shared_ptr<FillingPage> page = slot.pages[group];
-  const bool host = node->pages[group].residency.in(Tier::kHost);
-  if (!host) slot.from = Tier::kNvme;
+  const bool host = pin != nullptr;
   TransferRate& rate = host ? host_rate_ : nvme_rate_;
   TierStats& stats = host ? host_ : nvme_;
   const uint64_t bytes = permit.units();
   rate.began(parts_.loop.clock().now(), bytes);
   bool good = false;
-  if (page == nullptr) {  // given up before this ran
-    end_move(*node, group, false);
-  } else if (host) {
+  if (host) {
     good = co_await fetch_from_host(node, group, page);
+    pin.reset();
+    if (!good && node->pages[group].residency.may_drop(Tier::kHost) &&
+        host_pools_[group].pins(node->pages[group].host_page) == 0) {
+      drop_host(*node, group);
+    }
   } else {
-    good = co_await fetch_from_nvme(node, group, page);
+    good = co_await fetch_from_nvme(load, node, group, page);
   }
   rate.ended(parts_.loop.clock().now(), bytes, good);
   permit.release();
@@ -331,59 +402,91 @@ Task<> Tiers::fetch(std::shared_ptr<Load> load, uint32_t position, uint32_t grou
 
 Task<bool> Tiers::fetch_from_host(DirectoryNode* node, uint32_t group,
                                   std::shared_ptr<FillingPage> page) {
-  LowerPage& lower = node->pages[group];
+  const LowerPage& lower = node->pages[group];
   PagePool& pool = host_pools_[group];
   kernels::Stream& stream = parts_.device.copy_in();
   stream.copy(page->data(), pool.data(lower.host_page), pool.page_bytes());
   const std::unique_ptr<kernels::Event> done = parts_.device.make_event();
   stream.record(*done);
   co_await done->wait();
-  bool good = true;
-  if (options_.verify_all) {
-    good = checksum_of({page->data(), pool.page_bytes()}) == lower.host_checksum;
-  }
-  end_move(*node, group, good);
-  if (!good) {
-    ++host_.corrupt;
-    if (host_pools_[group].pins(lower.host_page) == 0) drop_host(*node, group);
-  }
+  if (!options_.verify_all) co_return true;
+  const bool good = checksum_of({page->data(), pool.page_bytes()}) == lower.host_checksum;
+  if (!good) ++host_.corrupt;
   co_return good;
 }
 
-Task<bool> Tiers::fetch_from_nvme(DirectoryNode* node, uint32_t group,
+Task<bool> Tiers::fetch_from_nvme(std::shared_ptr<Load> load, DirectoryNode* node, uint32_t group,
                                   std::shared_ptr<FillingPage> page) {
-  LowerPage& lower = node->pages[group];
+  const LowerPage& lower = node->pages[group];
   const std::span<std::byte> to(page->data(), parts_.cache.page_bytes(group));
   const Result<> read =
-      co_await parts_.store->get(lower.slot, lower.generation, to, page, scope_.stop());
-  const Clock::TimePoint now = parts_.loop.clock().now();
+      co_await parts_.store->get(lower.slot, lower.generation, to, page, load->stop);
   end_move(*node, group, read.has_value());
-  if (read) {
-    breaker_.succeeded();
-    co_return true;
-  }
+  judge_read(read);
+  if (read) co_return true;
   const ErrorCode code = read.error().code;
-  if (code == ErrorCode::kCancelled) {
-    page->give_up();
-    co_return false;
-  }
-  ++nvme_.errors;
-  if (code == ErrorCode::kDeadlineExceeded) {
+  if (code == ErrorCode::kCancelled || code == ErrorCode::kDeadlineExceeded) {
     page->give_up();  // the read may still land in it
-    breaker_.failed(now, true);
   } else if (code == ErrorCode::kCorrupt || code == ErrorCode::kNotFound) {
-    ++nvme_.corrupt;
     drop_nvme(*node, group, true);
-  } else {
-    breaker_.failed(now, false);
   }
   co_return false;
+}
+
+// What a read tells of the disk. A page that does not verify says nothing about the others.
+void Tiers::judge_read(const Result<>& read) {
+  if (read) return read_breaker_.succeeded();
+  const ErrorCode code = read.error().code;
+  if (code == ErrorCode::kCancelled) return read_breaker_.undecided();
+  ++nvme_.errors;
+  if (code == ErrorCode::kCorrupt) ++nvme_.corrupt;
+  if (code == ErrorCode::kCorrupt || code == ErrorCode::kNotFound) return read_breaker_.undecided();
+  read_breaker_.failed(parts_.loop.clock().now(), code == ErrorCode::kDeadlineExceeded);
+  if (read_breaker_.open() && !std::exchange(probing_reads_, true)) scope_.spawn(probe_reads());
+}
+
+// While reads are set aside: after each pause one page is read into a buffer of our own.
+Task<> Tiers::probe_reads() {
+  const uint64_t bytes = nvme_room_.capacity();
+  Clock::TimePoint next = read_breaker_.probe_at();
+  while (read_breaker_.open()) {
+    const Result<> slept = co_await parts_.loop.sleep_until(next, scope_.stop());
+    if (!slept) break;
+    next = parts_.loop.clock().now() + kProbePause;
+    EvictionCandidate* candidate = nullptr;
+    for (uint32_t g = 0; g < parts_.cache.groups() && candidate == nullptr; ++g) {
+      candidate = policy(Tier::kNvme, g).victim();
+    }
+    if (candidate == nullptr || !read_breaker_.allows(parts_.loop.clock().now())) continue;
+    auto& entry = static_cast<TierEntry&>(*candidate);
+    DirectoryNode* node = entry.node;
+    const uint32_t group = entry.group;
+    const LowerPage& page = node->pages[group];
+    auto memory = std::make_shared<kernels::DeviceMemory>();
+    if (auto allocated = parts_.device.allocate(page.stored_bytes)) *memory = *allocated;
+    if (memory->data == nullptr || page.stored_bytes > bytes) {
+      read_breaker_.undecided();
+      continue;
+    }
+    begin_move(*node, group, Move::kNvmeToDevice);
+    const Result<> read = co_await parts_.store->get(
+        page.slot, page.generation, {memory->data, page.stored_bytes}, memory, scope_.stop());
+    end_move(*node, group, read.has_value());
+    judge_read(read);
+    const bool lost = !read && (read.error().code == ErrorCode::kCorrupt ||
+                                read.error().code == ErrorCode::kNotFound);
+    if (lost) drop_nvme(*node, group, true);
+    directory_.settle(node);
+    next = std::max(next, read_breaker_.probe_at());
+    progress();
+  }
+  probing_reads_ = false;
 }
 
 // While a load runs its sequence looks again now and then, for a stalled disk tells nothing.
 Task<> Tiers::watch(std::shared_ptr<Load> load) {
   while (!load->given_up && !finished(*load)) {
-    const Result<> slept = co_await parts_.loop.sleep_for(kWatchPause, scope_.stop());
+    const Result<> slept = co_await parts_.loop.sleep_for(kWatchPause, load->stop);
     if (!slept) break;
     progress();
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <chrono>
+#include <utility>
 
 #include "runtime/check.h"
 
@@ -34,6 +35,10 @@ void TransferRate::ended(Clock::TimePoint now, uint64_t bytes, bool whole) {
   progress_ = now;
   if (whole) done_bytes_ += bytes;
   if (done_bytes_ < kSampleBytes && busy_s_ < kSampleSeconds) return;
+  if (done_bytes_ == 0 && !measured_) {  // a failure tells nothing of a speed never seen
+    busy_s_ = 0;
+    return;
+  }
   const double sample = static_cast<double>(done_bytes_) / std::max(busy_s_, 1e-6);
   rate_ = measured_ ? (1 - kNewest) * rate_ + kNewest * sample : sample;
   rate_ = std::max(rate_, 1.0);
@@ -43,7 +48,11 @@ void TransferRate::ended(Clock::TimePoint now, uint64_t bytes, bool whole) {
 }
 
 double TransferRate::bytes_per_s(Clock::TimePoint now) const {
-  if (in_flight_ == 0) return rate_;
+  if (in_flight_ == 0) {
+    if (!measured_ || rate_ >= guess_) return rate_;
+    const double drift = std::min(seconds(now - progress_) / kDriftSeconds, 1.0);
+    return rate_ + (guess_ - rate_) * drift;
+  }
   const double silent_s = seconds(now - progress_);
   const double expected_s = static_cast<double>(in_flight_) / rate_;
   return silent_s <= expected_s ? rate_ : static_cast<double>(in_flight_) / silent_s;
@@ -77,18 +86,20 @@ double ComputeRate::seconds_per_token(uint32_t position) const {
 
 bool Breaker::allows(Clock::TimePoint now) {
   if (!open_) return true;
-  if (now < probe_at_) return false;
-  probe_at_ = now + pause_;  // one probe a pause
+  if (probing_ || now < probe_at_) return false;
+  probing_ = true;
   return true;
 }
 
 void Breaker::succeeded() {
+  if (open_ && !probing_) return;
   failures_ = 0;
-  open_ = false;
+  open_ = probing_ = false;
   pause_ = {};
 }
 
 void Breaker::failed(Clock::TimePoint now, bool outright) {
+  if (open_ && !std::exchange(probing_, false)) return;
   ++failures_;
   if (!open_ && !outright && failures_ < kFailuresMax) return;
   if (!open_) ++openings_;

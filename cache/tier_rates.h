@@ -10,10 +10,12 @@ namespace spillway::cache {
 
 // Bytes per second of one tier while anything is in flight there: the mean over busy time, with
 // newer samples weighing more. What is in flight longer than it should be lowers the estimate at
-// once, so a stalled disk looks slow before its first operation has ended.
+// once, so a stalled disk looks slow before its first operation has ended. While nothing is asked
+// of it, a low estimate drifts back to the first guess, so that a tier is tried again.
 class TransferRate {
  public:
-  explicit TransferRate(double guess_bytes_per_s) : rate_(guess_bytes_per_s) {}
+  explicit TransferRate(double guess_bytes_per_s)
+      : guess_(guess_bytes_per_s), rate_(guess_bytes_per_s) {}
 
   void began(Clock::TimePoint now, uint64_t bytes);
   void ended(Clock::TimePoint now, uint64_t bytes, bool whole);
@@ -25,9 +27,11 @@ class TransferRate {
   static constexpr uint64_t kSampleBytes = 1u << 20;
   static constexpr double kSampleSeconds = 0.005;
   static constexpr double kNewest = 0.3;  // weight of the newest sample
+  static constexpr double kDriftSeconds = 30;
 
   void advance(Clock::TimePoint now);
 
+  const double guess_;
   double rate_;
   bool measured_ = false;
   uint64_t in_flight_ = 0;
@@ -56,23 +60,28 @@ class ComputeRate {
   double step_s_ = 0;
 };
 
-// Keeps a failing tier from costing time: after a few failures in a row it is set aside, and one
-// operation is let through to probe it after a pause that doubles up to a minute (cases S9, S11).
+// Keeps a failing tier from costing time: after a few failures in a row it is set aside, and after
+// a pause one operation is let through as a probe; the pause doubles up to a minute (cases S9,
+// S11).
 class Breaker {
  public:
   static constexpr uint32_t kFailuresMax = 3;
 
-  // Whether an operation may be tried now. One true answer while set aside is the probe.
-  bool allows(Clock::TimePoint now);
-  void succeeded();
-  // `outright`: set the tier aside at once.
-  void failed(Clock::TimePoint now, bool outright);
   bool open() const { return open_; }
   uint64_t openings() const { return openings_; }
+  Clock::TimePoint probe_at() const { return probe_at_; }
+
+  // Whether an operation may be tried now. While set aside, one true answer a pause is the probe:
+  // its end must be told. Ends of operations that began before mean nothing then.
+  bool allows(Clock::TimePoint now);
+  void succeeded();
+  void failed(Clock::TimePoint now, bool outright);  // outright: set aside at once
+  void undecided() { probing_ = false; }             // the operation ended for other reasons
 
  private:
   uint32_t failures_ = 0;
   bool open_ = false;
+  bool probing_ = false;
   uint64_t openings_ = 0;
   Clock::Duration pause_{};
   Clock::TimePoint probe_at_{};

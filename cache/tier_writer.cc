@@ -1,54 +1,59 @@
 // Down the tiers: paths wait in a queue, and one coroutine writes them behind, batch by batch.
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "cache/tiers.h"
 #include "runtime/check.h"
 
 namespace spillway::cache {
-namespace {
-
-// Keeps a host page where it is while the ring reads it, also when nobody waits any more.
-struct HostPin {
-  HostPin(PagePool& of, PageId pinned) : pool(of), page(pinned) { pool.pin(page); }
-  ~HostPin() { pool.unpin(page); }
-  HostPin(const HostPin&) = delete;
-  HostPin& operator=(const HostPin&) = delete;
-  PagePool& pool;
-  const PageId page;
-};
-
-}  // namespace
 
 void Tiers::keep(KeptPath path) {
-  if (options_.write == WritePolicy::kOff && !has_host()) return;
+  if (!has_host() && (parts_.store == nullptr || options_.write == WritePolicy::kOff)) return;
   if (path.keys.pages.empty()) return;
-  if (!paths_.try_push(std::move(path))) ++paths_dropped_;
+  if (queue_.size() >= kPathsMax) {
+    ++paths_dropped_;
+    return;
+  }
+  // What was swapped out is wanted first, and its device pages are the first to be taken.
+  if (path.running) {
+    queue_.push_front(std::move(path));
+  } else {
+    queue_.push_back(std::move(path));
+  }
+  queued_.try_push(true);
 }
 
 Task<> Tiers::write_behind() {
   for (;;) {
-    Result<KeptPath> path = co_await paths_.pop(scope_.stop());
-    if (!path) break;
-    co_await write_path(std::move(*path));
+    const Result<bool> woken = co_await queued_.pop(scope_.stop());
+    if (!woken) break;
+    while (!queue_.empty() && !scope_.stop().stopped()) {
+      KeptPath path = std::move(queue_.front());
+      queue_.pop_front();
+      co_await write_path(std::move(path));
+    }
   }
 }
 
-// Whether the prefix's end was kept before, or belongs to an open conversation. A bounded memory:
-// when it is full it starts anew.
-bool Tiers::seen_before(const PromptKeys& keys, bool session) {
+// Pages from the front that count as used again: up to where an earlier path has been, or all of an
+// open conversation and of what runs. One key in 16 is remembered, in a bounded memory that starts
+// anew when it is full.
+uint32_t Tiers::reused_pages(const KeptPath& path) {
+  constexpr uint32_t kEvery = 16;
+  const auto pages = static_cast<uint32_t>(path.keys.pages.size());
+  if (path.running) return pages;
   if (seen_.size() >= kSeenMax) seen_.clear();
-  // A conversation's next turn goes through all its pages; a shared prefix through its first ones.
-  // So one key in 16 tells where paths have been, and the last one where this one ends.
-  bool seen = session;
-  for (size_t i = 0; i < keys.pages.size(); i += 16) seen |= seen_[keys.pages[i].low]++ > 0;
-  return seen;
+  uint32_t reused = path.session ? pages : 0;
+  for (uint32_t i = 0; i < pages; i += kEvery) {
+    if (seen_[path.keys.pages[i].low]++ > 0) reused = std::max(reused, i + kEvery);
+  }
+  return std::min(reused, pages);
 }
 
-// The nodes of the path's first `end` pages, each named by us as a transfer would. Shorter where a
-// chain of equal keys is full.
-std::vector<DirectoryNode*> Tiers::grow_path(const KeptPath& path,
-                                             std::vector<DirectoryNode*> nodes, uint32_t end) {
+// Makes the nodes of the path's first `end` pages, each named by us as a transfer would. Fewer
+// where a chain of equal keys is full.
+void Tiers::grow_path(const KeptPath& path, std::vector<DirectoryNode*>& nodes, uint32_t end) {
   const uint32_t page_tokens = parts_.cache.page_tokens();
   while (nodes.size() < end) {
     DirectoryNode& parent = nodes.empty() ? directory_.root(path.keys.space) : *nodes.back();
@@ -61,7 +66,6 @@ std::vector<DirectoryNode*> Tiers::grow_path(const KeptPath& path,
     ++node->transfers;
     nodes.push_back(node);
   }
-  return nodes;
 }
 
 void Tiers::release_nodes(const std::vector<DirectoryNode*>& nodes) {
@@ -70,40 +74,56 @@ void Tiers::release_nodes(const std::vector<DirectoryNode*>& nodes) {
   if (!nodes.empty()) directory_.settle(nodes.back());
 }
 
+bool Tiers::any_to_write(const std::vector<DirectoryNode*>& nodes, const Range& range) const {
+  for (uint32_t position = range.begin; position < range.end; ++position) {
+    for (uint32_t g = range.first_group; g < range.end_group; ++g) {
+      const Residency& residency = nodes[position]->pages[g].residency;
+      if (has_host() && residency.may_begin(Move::kDeviceToHost)) return true;
+      if (parts_.store != nullptr && residency.may_begin(Move::kDeviceToNvme)) return true;
+    }
+  }
+  return false;
+}
+
+// Full-attention pages go front to back, a batch at a time: each pins what it copies and what is
+// before for the time of the copy alone. Then the windows before the path's end.
 Task<> Tiers::write_path(KeptPath path) {
-  const bool reused = path.running || seen_before(path.keys, path.session);
+  const uint32_t reused = reused_pages(path);
+  const uint64_t clears = clears_;
   tick_ += path.keys.pages.size();
   const uint32_t groups = parts_.cache.groups();
   const uint32_t full = full_groups();
-  const uint32_t page_bytes = static_cast<uint32_t>(parts_.cache.page_bytes(0));
-  const uint32_t batch = std::max<uint32_t>(1, static_cast<uint32_t>(kBatchBytes / page_bytes));
+  const auto pages = static_cast<uint32_t>(path.keys.pages.size());
+  const uint32_t batch =
+      std::max<uint32_t>(1, static_cast<uint32_t>(kBatchBytes / parts_.cache.page_bytes(0)));
   std::vector<DirectoryNode*> nodes;
   uint32_t end = 0;
-  bool more = true;
-  // Full-attention pages, front to back: each batch pins no more than it copies and what is before.
-  for (uint32_t begin = 0; more && !scope_.stop().stopped(); begin = end) {
-    end = std::min(begin + batch, static_cast<uint32_t>(path.keys.pages.size()));
-    auto pinned = std::make_shared<PinnedPath>();
-    if (auto found = parts_.cache.pin_path(path.keys, path.tokens, end, false)) {
-      *pinned = std::move(*found);
+  for (uint32_t begin = 0; begin < pages && clears == clears_; begin = end) {
+    end = std::min(begin + batch, pages);
+    grow_path(path, nodes, end);
+    const auto known = static_cast<uint32_t>(nodes.size());
+    const Range wanted{begin, std::min(end, known), 0, full};
+    if (wanted.end <= begin) break;
+    if (any_to_write(nodes, wanted)) {
+      auto pinned = parts_.cache.pin_path(path.keys, path.tokens, wanted.end, false);
+      const uint32_t there = pinned ? static_cast<uint32_t>(pinned->pages[0].size()) : 0;
+      if (there > begin) {
+        co_await write_batch(std::move(*pinned), nodes,
+                             {begin, std::min(there, wanted.end), 0, full}, reused);
+        progress();
+      }
+      if (there < wanted.end) break;
     }
-    const uint32_t there = static_cast<uint32_t>(pinned->pages[0].size());
-    more = there == end;
-    end = std::max(begin, there);
-    nodes = grow_path(path, std::move(nodes), end);
-    end = std::min(end, static_cast<uint32_t>(nodes.size()));
-    if (end <= begin) break;
-    co_await write_batch(std::move(pinned), nodes, begin, end, 0, full, reused);
-    progress();
+    if (known < end) break;
+    const Result<> goes_on = co_await parts_.loop.sleep_for({}, scope_.stop());
+    if (!goes_on) break;
   }
-  // The windows before the path's end.
-  if (groups > full && !scope_.stop().stopped()) {
-    auto pinned = std::make_shared<PinnedPath>();
-    if (auto found = parts_.cache.pin_path(path.keys, path.tokens,
-                                           static_cast<uint32_t>(nodes.size()), true)) {
-      *pinned = std::move(*found);
+  if (groups > full && !scope_.stop().stopped() && clears == clears_) {
+    auto pinned =
+        parts_.cache.pin_path(path.keys, path.tokens, static_cast<uint32_t>(nodes.size()), true);
+    if (pinned) {
       const auto there = static_cast<uint32_t>(pinned->pages[0].size());
-      co_await write_batch(std::move(pinned), nodes, 0, there, full, groups, reused);
+      co_await write_batch(std::move(*pinned), nodes, {0, there, full, groups}, reused);
     }
   }
   touch(nodes, path);
@@ -111,64 +131,137 @@ Task<> Tiers::write_path(KeptPath path) {
   progress();
 }
 
-Task<> Tiers::write_batch(std::shared_ptr<PinnedPath> pinned, std::vector<DirectoryNode*> nodes,
-                          uint32_t begin, uint32_t end, uint32_t first_group, uint32_t end_group,
-                          bool reused) {
-  if (has_host()) co_await copy_to_host(pinned, nodes, begin, end, first_group, end_group);
+Task<> Tiers::write_batch(PinnedPath pinned, std::vector<DirectoryNode*> nodes, Range range,
+                          uint32_t reused) {
+  const uint64_t clears = clears_;
+  std::vector<Copy> copies;
+  start_host_copies(pinned, nodes, range, copies);
+  std::vector<Copy> staged;
+  if (!has_host()) start_staged_copies(pinned, nodes, range, reused, staged);
+  if (!copies.empty() || !staged.empty()) {
+    const std::unique_ptr<kernels::Event> done = parts_.device.make_event();
+    parts_.device.copy_out().record(*done);
+    co_await done->wait();
+  }
+  pinned.lease.reset();  // the copies have ended: the disk may be as slow as it likes
+  finish_host_copies(copies, clears);
   if (parts_.store == nullptr) co_return;
   Scope puts(parts_.loop.executor(), scope_.stop());
-  for (uint32_t position = begin; position < end; ++position) {
-    for (uint32_t g = first_group; g < end_group; ++g) {
-      const PageId page = pinned->pages[g][position];
-      DirectoryNode* node = nodes[position];
-      LowerPage& lower = node->pages[g];
-      const bool from_host = lower.residency.in(Tier::kHost);
-      if (page == kNoPage && !from_host) continue;
-      const Move move = from_host ? Move::kHostToNvme : Move::kDeviceToNvme;
-      if (!lower.residency.may_begin(move)) continue;
-      if (!wants_write(*node, g, reused)) {
-        ++nvme_.skipped;
-        continue;
-      }
-      begin_move(*node, g, move);
-      std::shared_ptr<void> owner = pinned;
-      std::byte* data = nullptr;
-      if (from_host) {
-        owner = std::make_shared<HostPin>(host_pools_[g], lower.host_page);
-        data = host_pools_[g].data(lower.host_page);
-      } else {
-        data = parts_.cache.page_data(g, page);
-      }
-      puts.spawn(put_page(node, g, {data, parts_.cache.page_bytes(g)}, std::move(owner)));
-    }
+  for (const Copy& copy : staged) {
+    puts.spawn(put_page(copy.node, copy.group, copy.slot->data(), copy.slot, clears));
   }
-  pinned.reset();
+  if (has_host()) spawn_host_puts(puts, nodes, range, reused, clears);
   co_await puts.join();
 }
 
-// Makes room in the store where the policy allows it.
-bool Tiers::wants_write(const DirectoryNode& node, uint32_t group, bool reused) {
+// Device pages into host pages, as far as those are free or can be made so.
+void Tiers::start_host_copies(const PinnedPath& pinned, const std::vector<DirectoryNode*>& nodes,
+                              const Range& range, std::vector<Copy>& copies) {
+  if (!has_host()) return;
+  for (uint32_t position = range.begin; position < range.end; ++position) {
+    for (uint32_t g = range.first_group; g < range.end_group; ++g) {
+      const PageId from = pinned.pages[g][position];
+      LowerPage& lower = nodes[position]->pages[g];
+      if (from == kNoPage || !lower.residency.may_begin(Move::kDeviceToHost)) continue;
+      PagePool& pool = host_pools_[g];
+      while (pool.count(PageState::kFree) == 0 && evict_one(Tier::kHost, g)) {
+      }
+      lower.host_page = pool.acquire(PageState::kFilling);
+      if (lower.host_page == kNoPage) {
+        ++host_.skipped;
+        continue;
+      }
+      begin_move(*nodes[position], g, Move::kDeviceToHost);
+      parts_.device.copy_out().copy(pool.data(lower.host_page), parts_.cache.page_data(g, from),
+                                    pool.page_bytes());
+      copies.push_back({nodes[position], g, nullptr});
+    }
+  }
+}
+
+void Tiers::finish_host_copies(const std::vector<Copy>& copies, uint64_t clears) {
+  for (const Copy& copy : copies) {
+    PagePool& pool = host_pools_[copy.group];
+    LowerPage& lower = copy.node->pages[copy.group];
+    pool.move(lower.host_page, PageState::kSealed);
+    if (options_.verify_all) {
+      lower.host_checksum = checksum_of({pool.data(lower.host_page), pool.page_bytes()});
+    }
+    ++host_.pages;
+    ++host_.writes;
+    host_.written_bytes += pool.page_bytes();
+    end_move(*copy.node, copy.group, true);
+    if (clears != clears_) drop_host(*copy.node, copy.group);
+  }
+}
+
+// Without a host tier pages go through a buffer.
+void Tiers::start_staged_copies(const PinnedPath& pinned, const std::vector<DirectoryNode*>& nodes,
+                                const Range& range, uint32_t reused, std::vector<Copy>& copies) {
+  for (uint32_t position = range.begin; position < range.end; ++position) {
+    for (uint32_t g = range.first_group; g < range.end_group; ++g) {
+      const PageId from = pinned.pages[g][position];
+      DirectoryNode* node = nodes[position];
+      if (from == kNoPage || !node->pages[g].residency.may_begin(Move::kDeviceToNvme)) continue;
+      std::shared_ptr<Staging::Slot> slot;
+      if (staging_->free_slots() > 0 && makes_room(*node, g, position < reused, copies.size())) {
+        slot = staging_->take();
+      }
+      if (slot == nullptr) {
+        ++nvme_.skipped;
+        continue;
+      }
+      begin_move(*node, g, Move::kDeviceToNvme);
+      parts_.device.copy_out().copy(slot->data(), parts_.cache.page_data(g, from),
+                                    parts_.cache.page_bytes(g));
+      copies.push_back({node, g, std::move(slot)});
+    }
+  }
+}
+
+void Tiers::spawn_host_puts(Scope& puts, const std::vector<DirectoryNode*>& nodes,
+                            const Range& range, uint32_t reused, uint64_t clears) {
+  uint64_t begun = 0;
+  for (uint32_t position = range.begin; position < range.end; ++position) {
+    for (uint32_t g = range.first_group; g < range.end_group; ++g) {
+      DirectoryNode* node = nodes[position];
+      LowerPage& lower = node->pages[g];
+      if (!lower.residency.may_begin(Move::kHostToNvme)) continue;
+      if (!makes_room(*node, g, position < reused, begun)) {
+        ++nvme_.skipped;
+        continue;
+      }
+      begin_move(*node, g, Move::kHostToNvme);
+      ++begun;
+      puts.spawn(put_page(node, g, host_pools_[g].data(lower.host_page),
+                          std::make_shared<HostPin>(*this, *node, g), clears));
+    }
+  }
+}
+
+// Whether the page may be written now; evicts until there is a slot besides the `begun` ones that
+// this batch will take.
+bool Tiers::makes_room(const DirectoryNode& node, uint32_t group, bool reused, uint64_t begun) {
   constexpr uint32_t kEvictMax =
       64;  // other sizes' slots may have to go before one of ours is free
   if (options_.write == WritePolicy::kOff) return false;
-  if (!breaker_.allows(parts_.loop.clock().now())) return false;
   const bool again = reused || node.uses > 0;
   if (options_.write == WritePolicy::kReuse && !again) return false;
   const auto bytes = static_cast<uint32_t>(parts_.cache.page_bytes(group));
-  if (parts_.store->free_slots(bytes) > 0) return true;
-  if (!again) return false;
-  for (uint32_t i = 0; i < kEvictMax && parts_.store->free_slots(bytes) == 0; ++i) {
+  const auto room = [&] { return parts_.store->free_slots(bytes) > begun; };
+  for (uint32_t i = 0; again && i < kEvictMax && !room(); ++i) {
     bool evicted = evict_one(Tier::kNvme, group);
     for (uint32_t g = 0; !evicted && g < parts_.cache.groups(); ++g) {
       evicted = evict_one(Tier::kNvme, g);
     }
     if (!evicted) break;
   }
-  return parts_.store->free_slots(bytes) > 0;
+  return room() && write_breaker_.allows(parts_.loop.clock().now());
 }
 
-Task<> Tiers::put_page(DirectoryNode* node, uint32_t group, std::span<std::byte> bytes,
-                       std::shared_ptr<void> owner) {
+Task<> Tiers::put_page(DirectoryNode* node, uint32_t group, std::byte* data,
+                       std::shared_ptr<void> owner, uint64_t clears) {
+  const size_t bytes = parts_.cache.page_bytes(group);
   io::PageName name;
   name.space = node->space->identity;
   name.key = {node->key.low, node->key.high};
@@ -177,16 +270,14 @@ Task<> Tiers::put_page(DirectoryNode* node, uint32_t group, std::span<std::byte>
   name.group = group;
   name.tokens = node->tokens;
   io::PagePayload payload;
-  payload.bytes = bytes;
-  payload.encoded_bytes = static_cast<uint32_t>(bytes.size());
-  const uint64_t clears = clears_;
-  Result<io::StoredPage> stored =
+  payload.bytes = {data, bytes};
+  payload.encoded_bytes = static_cast<uint32_t>(bytes);
+  const Result<io::StoredPage> stored =
       co_await parts_.store->put(name, payload, std::move(owner), scope_.stop());
-  const Clock::TimePoint now = parts_.loop.clock().now();
   if (stored) {
-    breaker_.succeeded();
+    write_breaker_.succeeded();
     ++nvme_.writes;
-    nvme_.written_bytes += bytes.size();
+    nvme_.written_bytes += bytes;
     LowerPage& page = node->pages[group];
     page.slot = stored->slot;
     page.generation = stored->generation;
@@ -197,58 +288,17 @@ Task<> Tiers::put_page(DirectoryNode* node, uint32_t group, std::span<std::byte>
     end_move(*node, group, true);
     // A reset that came meanwhile meant this page too.
     if (clears != clears_) drop_nvme(*node, group, true);
-  } else {
-    const ErrorCode code = stored.error().code;
-    ++nvme_.skipped;
-    if (code != ErrorCode::kCancelled && code != ErrorCode::kResourceExhausted) {
-      ++nvme_.errors;
-      breaker_.failed(now, code == ErrorCode::kDeadlineExceeded);
-    }
-    end_move(*node, group, false);
+    co_return;
   }
-}
-
-Task<> Tiers::copy_to_host(std::shared_ptr<PinnedPath> pinned, std::vector<DirectoryNode*> nodes,
-                           uint32_t begin, uint32_t end, uint32_t first_group, uint32_t end_group) {
-  std::vector<std::pair<DirectoryNode*, uint32_t>> copied;
-  kernels::Stream& stream = parts_.device.copy_out();
-  for (uint32_t position = begin; position < end; ++position) {
-    for (uint32_t g = first_group; g < end_group; ++g) {
-      const PageId from = pinned->pages[g][position];
-      DirectoryNode* node = nodes[position];
-      LowerPage& lower = node->pages[g];
-      if (from == kNoPage || !lower.residency.may_begin(Move::kDeviceToHost)) continue;
-      PagePool& pool = host_pools_[g];
-      while (pool.count(PageState::kFree) == 0 && evict_one(Tier::kHost, g)) {
-      }
-      lower.host_page = pool.acquire(PageState::kFilling);
-      if (lower.host_page == kNoPage) {
-        ++host_.skipped;
-        continue;
-      }
-      begin_move(*node, g, Move::kDeviceToHost);
-      stream.copy(pool.data(lower.host_page), parts_.cache.page_data(g, from), pool.page_bytes());
-      copied.emplace_back(node, g);
-    }
+  end_move(*node, group, false);
+  ++nvme_.skipped;
+  const ErrorCode code = stored.error().code;
+  if (code == ErrorCode::kCancelled || code == ErrorCode::kResourceExhausted) {
+    write_breaker_.undecided();
+    co_return;
   }
-  if (copied.empty()) co_return;
-  const uint64_t clears = clears_;
-  const std::unique_ptr<kernels::Event> done = parts_.device.make_event();
-  stream.record(*done);
-  co_await done->wait();
-  for (auto [node, g] : copied) {
-    PagePool& pool = host_pools_[g];
-    LowerPage& lower = node->pages[g];
-    pool.move(lower.host_page, PageState::kSealed);
-    if (options_.verify_all) {
-      lower.host_checksum = checksum_of({pool.data(lower.host_page), pool.page_bytes()});
-    }
-    ++host_.pages;
-    ++host_.writes;
-    host_.written_bytes += pool.page_bytes();
-    end_move(*node, g, true);
-    if (clears != clears_) drop_host(*node, g);
-  }
+  ++nvme_.errors;
+  write_breaker_.failed(parts_.loop.clock().now(), code == ErrorCode::kDeadlineExceeded);
 }
 
 }  // namespace spillway::cache

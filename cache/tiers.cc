@@ -19,14 +19,39 @@ uint64_t largest_page(const KvCache& cache) {
   return bytes;
 }
 
+// No more than an eighth of the device's pages is in flight from one tier, so that a disk that
+// never answers cannot take them all; but a page of each group at least.
+uint64_t load_room(const TiersOptions& options, const KvCache& cache) {
+  uint64_t pool_bytes = 0, page_bytes = 0;
+  for (const GroupStats& group : cache.stats().groups) {
+    pool_bytes += group.capacity * group.page_bytes;
+    page_bytes += group.page_bytes;
+  }
+  return std::max(std::min(options.load_bytes_max, pool_bytes / 8), page_bytes);
+}
+
 }  // namespace
+
+Tiers::HostPin::HostPin(Tiers& tiers, DirectoryNode& node, uint32_t group)
+    : tiers_(tiers), node_(node), group_(group) {
+  tiers_.host_pools_[group_].pin(node_.pages[group_].host_page);
+  ++node_.transfers;
+  tiers_.unlist(node_.pages[group_].host, Tier::kHost);
+}
+
+Tiers::HostPin::~HostPin() {
+  tiers_.host_pools_[group_].unpin(node_.pages[group_].host_page);
+  --node_.transfers;
+  tiers_.list_idle(node_, group_);
+}
 
 Tiers::Tiers(TiersOptions options, Parts parts, const MakePolicy& make_policy)
     : options_(std::move(options)),
       parts_(parts),
       directory_(parts.cache.page_tokens()),
-      load_room_(std::max(options_.load_bytes_max, 2 * largest_page(parts.cache))),
-      paths_(kPathsMax),
+      host_room_(load_room(options_, parts.cache)),
+      nvme_room_(load_room(options_, parts.cache)),
+      queued_(1),
       host_rate_(options_.guess_bytes_per_s),
       nvme_rate_(options_.guess_bytes_per_s),
       scope_(parts.loop.executor()) {
@@ -43,6 +68,10 @@ Tiers::Tiers(TiersOptions options, Parts parts, const MakePolicy& make_policy)
     const HostGroup& host = options_.host[g];
     host_pools_.emplace_back(host.memory, parts_.cache.page_bytes(g), host.capacity);
     host_.capacity_bytes += host.capacity * parts_.cache.page_bytes(g);
+  }
+  if (parts_.store != nullptr && !has_host()) {
+    staging_ = std::make_unique<Staging>(options_.staging, largest_page(parts_.cache));
+    CHECK(staging_->free_slots() > 0);
   }
   list_stored();
   if (parts_.store != nullptr || has_host()) scope_.spawn(write_behind());
@@ -148,12 +177,20 @@ void Tiers::begin_move(DirectoryNode& node, uint32_t group, Move move) {
 }
 
 void Tiers::end_move(DirectoryNode& node, uint32_t group, bool arrived) {
-  LowerPage& page = node.pages[group];
-  page.residency.end(arrived);
+  node.pages[group].residency.end(arrived);
   CHECK(node.transfers > 0);
   --node.transfers;
-  if (page.residency.in(Tier::kHost)) list(page.host, Tier::kHost);
-  if (page.residency.in(Tier::kNvme)) list(page.nvme, Tier::kNvme);
+  list_idle(node, group);
+}
+
+// Pages that no transfer reads are candidates.
+void Tiers::list_idle(DirectoryNode& node, uint32_t group) {
+  LowerPage& page = node.pages[group];
+  const Residency& residency = page.residency;
+  if (residency.may_drop(Tier::kHost) && host_pools_[group].pins(page.host_page) == 0) {
+    list(page.host, Tier::kHost);
+  }
+  if (residency.may_drop(Tier::kNvme)) list(page.nvme, Tier::kNvme);
 }
 
 void Tiers::drop_host(DirectoryNode& node, uint32_t group) {
@@ -177,8 +214,6 @@ bool Tiers::evict_one(Tier tier, uint32_t group) {
   if (victim == nullptr) return false;
   DirectoryNode& node = *static_cast<TierEntry*>(victim)->node;
   if (tier == Tier::kHost) {
-    // Its write to NVMe may have been given up by us and not by the disk.
-    if (host_pools_[group].pins(node.pages[group].host_page) > 0) return false;
     drop_host(node, group);
     ++host_.evictions;
   } else {
@@ -204,7 +239,6 @@ void Tiers::touch(const std::vector<DirectoryNode*>& path, const KeptPath& kept)
         if (!kept.running) of.found({entry.last_use, entry.uses++}, 1, tick_);
         of.used(entry.last_use, node.last_use, 1);
         entry.last_use = node.last_use;
-        entry.hold = kept.session ? Hold::kSession : Hold::kNone;
         if (entry.listed) of.update(entry);
       }
     }
@@ -215,7 +249,7 @@ void Tiers::progress() { on_progress_(); }
 
 std::optional<double> Tiers::seconds_to_load(const PageCounts& pages) const {
   const bool nvme = parts_.store != nullptr && options_.write != WritePolicy::kOff &&
-                    !breaker_.open() && !parts_.store->stats().read_only;
+                    !read_breaker_.open() && !write_breaker_.open();
   if (!nvme && !has_host()) return std::nullopt;
   const Clock::TimePoint now = parts_.loop.clock().now();
   double bytes = 0;
@@ -237,8 +271,7 @@ uint64_t Tiers::checksum_of(std::span<const std::byte> page) {
 
 uint64_t Tiers::clear() {
   ++clears_;
-  while (paths_.try_pop()) {
-  }
+  queue_.clear();
   seen_.clear();
   uint64_t pages = 0;
   for (uint32_t g = 0; g < parts_.cache.groups(); ++g) {
@@ -250,9 +283,8 @@ uint64_t Tiers::clear() {
 }
 
 Task<> Tiers::close() {
-  while (paths_.try_pop()) {
-  }
-  paths_.close();
+  queue_.clear();
+  for (const std::shared_ptr<Load>& load : std::exchange(loads_, {})) give_up(load);
   scope_.cancel();
   co_await scope_.join();
 }
@@ -269,16 +301,17 @@ TiersStats Tiers::stats() const {
   stats.nvme = nvme_;
   stats.nvme.bytes_per_s = nvme_rate_.bytes_per_s(now);
   stats.nvme.measured = nvme_rate_.measured();
-  stats.nvme.set_aside = breaker_.open();
+  stats.nvme.set_aside = read_breaker_.open();
+  stats.nvme.writes_set_aside = write_breaker_.open();
   if (parts_.store != nullptr) {
     stats.store = parts_.store->stats();
     stats.nvme.capacity_bytes = stats.store.capacity_bytes;
     stats.nvme.used_bytes = stats.store.used_bytes;
   }
   stats.directory_nodes = directory_.size();
-  stats.paths_waiting = paths_.size();
+  stats.paths_waiting = queue_.size();
   stats.paths_dropped = paths_dropped_;
-  stats.loads = loads_;
+  stats.loads = static_cast<uint32_t>(loads_.size());
   stats.compute_seconds_per_token = compute_rate_.seconds_per_token(0);
   return stats;
 }
@@ -286,10 +319,9 @@ TiersStats Tiers::stats() const {
 std::string Tiers::check_integrity() const {
   if (std::string problem = directory_.check_integrity(); !problem.empty()) return problem;
   std::vector<uint32_t> host_pages(host_pools_.size());
-  uint64_t host = 0, nvme = 0, transfers = 0;
+  uint64_t host = 0, nvme = 0;
   std::string problem;
-  const_cast<PageDirectory&>(directory_).for_each([&](DirectoryNode& node) {
-    transfers += node.transfers;
+  directory_.for_each([&](const DirectoryNode& node) {
     for (uint32_t g = 0; g < kGroupsMax; ++g) {
       const LowerPage& page = node.pages[g];
       const bool in_host = page.residency.in(Tier::kHost);

@@ -1,14 +1,15 @@
 // The tiers below the device: pages go down behind (write-behind), and come up ahead of need.
 //
-//   device pool --stream copy--> host pool --ring write--> block store
+//   device pool --stream copy--> host pool (or a buffer) --ring write--> block store
 //   device pool <--stream copy-- host pool
 //   device pool <--ring read, straight into the page's memory-- block store
 //
 // Down: a path is kept when its request or turn ends, or when it is preempted. Its pages are pinned
-// in batches of kBatchBytes for the time of the copy only, so that a slow disk holds nothing back;
-// what is evicted before its turn is lost, which costs a recompute and nothing else.
-// Up: begin_load() plans, from measured rates, which part of a path to load while its sequence
-// computes the rest (load_plan.h), and at most kLoadBytesMax are in flight at once.
+// in batches of kBatchBytes for the time of a stream copy only, into host pages or a buffer from
+// which the disk takes them, so that a slow disk holds nothing back; what is evicted before its
+// turn is lost, which costs a recompute and nothing else. Up: begin_load() plans, from measured
+// rates, which part of a path to load while its sequence computes the rest (load_plan.h), and at
+// most kLoadBytesMax are in flight at once.
 //
 // Sketch, SmolLM2 on NVMe: 360 KiB a page of 16 tokens; at 2 GB/s 180 us a page, 11 us a token,
 // where prefill takes 300 us a token: loading wins by 25x. At 50 MB/s 460 us a token: both together
@@ -23,6 +24,7 @@
 
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -36,6 +38,7 @@
 #include "cache/load.h"
 #include "cache/load_plan.h"
 #include "cache/page_directory.h"
+#include "cache/staging.h"
 #include "cache/tier_rates.h"
 #include "io/block_store.h"
 #include "kernels/device.h"
@@ -60,8 +63,10 @@ struct HostGroup {
 struct TiersOptions {
   std::vector<HostGroup> host;  // (group); empty: no host tier
   WritePolicy write = WritePolicy::kAuto;
-  bool verify_all = false;             // check pages that come from host memory as well
-  uint64_t load_bytes_max = 8u << 20;  // in flight towards the device
+  bool verify_all = false;  // check pages that come from host memory as well
+  // Buffers for writes where there is no host tier: at least one page, 4 KiB aligned; outlives us.
+  std::span<std::byte> staging;
+  uint64_t load_bytes_max = 8u << 20;  // in flight from each tier towards the device
   double guess_bytes_per_s = 1e9;      // of a tier, until it was measured
 };
 
@@ -74,7 +79,9 @@ struct TierStats {
   uint64_t evictions = 0, errors = 0, corrupt = 0;
   uint64_t skipped = 0;    // pages not written: policy, no room, or the tier set aside
   double bytes_per_s = 0;  // towards the device, as measured
-  bool measured = false, set_aside = false;
+  bool measured = false;
+  bool set_aside = false;         // reads are not tried, but for a probe now and then
+  bool writes_set_aside = false;  // the same of writes
 };
 
 struct TiersStats {
@@ -115,9 +122,10 @@ class Tiers {
   // Called, on the loop, whenever a load made progress or a transfer gave its pages back.
   void set_on_progress(std::function<void()> on_progress) { on_progress_ = std::move(on_progress); }
 
-  // Tokens of the prefix that lower tiers hold pages for, gaps counted as held; a multiple of
-  // page_tokens, less than the prompt. About 100 ns a page.
-  uint32_t match_length(const PromptKeys& keys, std::span<const TokenId> tokens) const;
+  // Tokens of the prefix that some tier holds, `device_tokens` of them on the device; gaps count as
+  // held. A multiple of page_tokens, less than the prompt. About 100 ns a page.
+  uint32_t match_length(const PromptKeys& keys, std::span<const TokenId> tokens,
+                        uint32_t device_tokens) const;
 
   // Begins to bring up what follows the sequence's end on its path. Null: nothing to load there,
   // or computing it is quicker. REQUIRES: cache.can_adopt(sequence).
@@ -156,6 +164,29 @@ class Tiers {
   static constexpr uint32_t kPathsMax = 256;
   static constexpr size_t kSeenMax = 1u << 16;
 
+  struct Range {  // of a path's pages, in some groups
+    uint32_t begin, end;
+    uint32_t first_group, end_group;
+  };
+  struct Copy {
+    DirectoryNode* node;
+    uint32_t group;
+    std::shared_ptr<Staging::Slot> slot;
+  };
+  // Keeps a host page where it is while somebody reads it, also when nobody waits any more.
+  class HostPin {
+   public:
+    HostPin(Tiers& tiers, DirectoryNode& node, uint32_t group);
+    ~HostPin();
+    HostPin(const HostPin&) = delete;
+    HostPin& operator=(const HostPin&) = delete;
+
+   private:
+    Tiers& tiers_;
+    DirectoryNode& node_;  // counted in its transfers
+    const uint32_t group_;
+  };
+
   // tiers.cc
   bool has_host() const { return !host_pools_.empty(); }
   void list_stored();
@@ -170,6 +201,7 @@ class Tiers {
   bool evict_one(Tier tier, uint32_t group);
   void begin_move(DirectoryNode& node, uint32_t group, Move move);
   void end_move(DirectoryNode& node, uint32_t group, bool arrived);
+  void list_idle(DirectoryNode& node, uint32_t group);
   void touch(const std::vector<DirectoryNode*>& path, const KeptPath& kept);
   void progress();
   uint32_t full_groups() const;  // those without a window, which come first
@@ -178,34 +210,41 @@ class Tiers {
   // tier_writer.cc
   Task<> write_behind();
   Task<> write_path(KeptPath path);
-  Task<> write_batch(std::shared_ptr<PinnedPath> pinned, std::vector<DirectoryNode*> nodes,
-                     uint32_t begin, uint32_t end, uint32_t first_group, uint32_t end_group,
-                     bool reused);
-  Task<> copy_to_host(std::shared_ptr<PinnedPath> pinned, std::vector<DirectoryNode*> nodes,
-                      uint32_t begin, uint32_t end, uint32_t first_group, uint32_t end_group);
-  Task<> put_page(DirectoryNode* node, uint32_t group, std::span<std::byte> bytes,
-                  std::shared_ptr<void> owner);
-  bool wants_write(const DirectoryNode& node, uint32_t group, bool reused);
-  bool seen_before(const PromptKeys& keys, bool session);
-  std::vector<DirectoryNode*> grow_path(const KeptPath& path, std::vector<DirectoryNode*> nodes,
-                                        uint32_t end);
+  Task<> write_batch(PinnedPath pinned, std::vector<DirectoryNode*> nodes, Range range,
+                     uint32_t reused);
+  void start_host_copies(const PinnedPath& pinned, const std::vector<DirectoryNode*>& nodes,
+                         const Range& range, std::vector<Copy>& copies);
+  void finish_host_copies(const std::vector<Copy>& copies, uint64_t clears);
+  void start_staged_copies(const PinnedPath& pinned, const std::vector<DirectoryNode*>& nodes,
+                           const Range& range, uint32_t reused, std::vector<Copy>& copies);
+  void spawn_host_puts(Scope& puts, const std::vector<DirectoryNode*>& nodes, const Range& range,
+                       uint32_t reused, uint64_t clears);
+  Task<> put_page(DirectoryNode* node, uint32_t group, std::byte* data, std::shared_ptr<void> owner,
+                  uint64_t clears);
+  bool makes_room(const DirectoryNode& node, uint32_t group, bool reused, uint64_t begun);
+  bool any_to_write(const std::vector<DirectoryNode*>& nodes, const Range& range) const;
+  uint32_t reused_pages(const KeptPath& path);
+  void grow_path(const KeptPath& path, std::vector<DirectoryNode*>& nodes, uint32_t end);
   void release_nodes(const std::vector<DirectoryNode*>& nodes);
 
   // tier_load.cc
-  uint32_t loadable_end(const std::vector<DirectoryNode*>& nodes, uint32_t begin) const;
-  bool held_below(const DirectoryNode& node, uint32_t group) const;
+  uint32_t loadable_end(const std::vector<DirectoryNode*>& nodes, uint32_t begin, bool nvme) const;
+  bool held_below(const DirectoryNode& node, uint32_t group, bool nvme) const;
   bool needs(const Load& load, uint32_t position, uint32_t group) const;
   bool reserve_pages(Load& load, uint32_t position);
-  bool moving(const Load::Slot& slot) const;
-  uint64_t bytes_of(const Load::Slot& slot) const;
+  bool waits_for_move(const Load::Slot& slot) const;
   void pass(Load& load, uint32_t position);
   uint32_t meet(const Load& load, uint32_t begin, double compute_price) const;
   Task<> run_load(std::shared_ptr<Load> load);
-  Task<> fetch(std::shared_ptr<Load> load, uint32_t position, uint32_t group, Permit permit);
+  Task<bool> start_fetches(std::shared_ptr<Load> load, uint32_t position);
+  Task<> fetch(std::shared_ptr<Load> load, uint32_t position, uint32_t group,
+               std::shared_ptr<HostPin> pin, std::shared_ptr<FillingPage> page, Permit permit);
   Task<bool> fetch_from_host(DirectoryNode* node, uint32_t group,
                              std::shared_ptr<FillingPage> page);
-  Task<bool> fetch_from_nvme(DirectoryNode* node, uint32_t group,
+  Task<bool> fetch_from_nvme(std::shared_ptr<Load> load, DirectoryNode* node, uint32_t group,
                              std::shared_ptr<FillingPage> page);
+  void judge_read(const Result<>& read);
+  Task<> probe_reads();
   void drop_slot(Load::Slot& slot);
   void let_go(Load::Slot& slot);
   Task<> watch(std::shared_ptr<Load> load);
@@ -218,20 +257,23 @@ class Tiers {
   std::vector<PagePool> host_pools_;                            // (group)
   std::vector<std::unique_ptr<EvictionPolicy>> host_policies_;  // (group)
   std::vector<std::unique_ptr<EvictionPolicy>> nvme_policies_;  // (group)
-  Semaphore load_room_;                                         // bytes
-  Channel<KeptPath> paths_;
+  std::unique_ptr<Staging> staging_;
+  Semaphore host_room_, nvme_room_;  // bytes in flight towards the device
+  std::deque<KeptPath> queue_;       // at most kPathsMax
+  Channel<bool> queued_;             // wakes the writer
   bool waking_ = false;
+  bool probing_reads_ = false;
   uint64_t tick_ = 0;
   uint64_t clears_ = 0;
   std::unordered_map<uint64_t, uint32_t>
       seen_;  // page key -> times kept; a bounded memory of reuse
   TransferRate host_rate_, nvme_rate_;
   ComputeRate compute_rate_;
-  Breaker breaker_;  // of the store
+  Breaker read_breaker_, write_breaker_;  // of the store
   TierStats host_, nvme_;
   uint64_t paths_dropped_ = 0;
-  uint32_t loads_ = 0;
-  Scope scope_;  // last: its tasks use all of the above
+  std::vector<std::shared_ptr<Load>> loads_;  // not given up, and not finished when last looked at
+  Scope scope_;                               // last: its tasks use all of the above
 };
 
 }  // namespace spillway::cache

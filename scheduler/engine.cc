@@ -38,13 +38,21 @@ uint64_t random_secret() {
 
 }  // namespace
 
+struct Pool {
+  kernels::DeviceMemory memory;
+  size_t page_bytes = 0;
+};
+
+// Buffers for what is written to NVMe: two batches, and a page at least.
+constexpr size_t kStagingBytes = size_t{8} << 20;
+
 struct Engine::Impl {
   EngineOptions options;
   RealClock clock;
   io::ChosenParker chosen;
   std::string waits_in;
   std::vector<std::string> tier_lines;
-  std::vector<kernels::DeviceMemory> memory;  // (group), then the host pools
+  std::vector<Pool> memory;  // (group), then the host pools and the buffers
   std::unique_ptr<EngineLoop> loop;
   std::unique_ptr<io::Ring> ring;
   std::unique_ptr<io::BlockStore> store;
@@ -100,7 +108,7 @@ Task<Result<>> Engine::Impl::open_store(const std::vector<kernels::KvGroupLayout
 Result<> Engine::Impl::make_host_pools(kernels::Device& device, const PoolPlan& pools,
                                        const std::vector<kernels::KvGroupLayout>& layouts,
                                        cache::TiersOptions& tiers) {
-  if (options.kv_host_bytes == 0) return {};
+  if (options.kv_host_bytes == 0 || !options.prefix_caching) return {};
   double device_bytes = 0;
   for (size_t g = 0; g < layouts.size(); ++g) {
     device_bytes += static_cast<double>(pools.pages[g] * layouts[g].page_bytes());
@@ -116,7 +124,7 @@ Result<> Engine::Impl::make_host_pools(kernels::Device& device, const PoolPlan& 
     auto allocated = device.allocate(count * layouts[g].page_bytes());
     if (!allocated) return allocated.error();
     tiers.host.push_back({allocated->data, count});
-    memory.push_back(std::move(*allocated));
+    memory.push_back({std::move(*allocated), layouts[g].page_bytes()});
     pages += (g == 0 ? "" : " and ") + std::to_string(count);
   }
   tier_lines.push_back("host     " + std::to_string(options.kv_host_bytes >> 20) + " MiB, " +
@@ -126,11 +134,12 @@ Result<> Engine::Impl::make_host_pools(kernels::Device& device, const PoolPlan& 
 
 // All page memory, in pieces of whole pages of at most 1 GiB. A refusal costs speed only.
 void Engine::Impl::register_memory() {
-  constexpr size_t kPiece = size_t{1} << 30;
-  for (const kernels::DeviceMemory& pool : memory) {
-    for (size_t at = 0; at < pool.bytes; at += kPiece) {
+  constexpr size_t kPieceMax = size_t{1} << 30;
+  for (const Pool& pool : memory) {
+    const size_t piece = kPieceMax / pool.page_bytes * pool.page_bytes;
+    for (size_t at = 0; at < pool.memory.bytes; at += piece) {
       const Result<> done =
-          ring->register_memory({pool.data + at, std::min(kPiece, pool.bytes - at)});
+          ring->register_memory({pool.memory.data + at, std::min(piece, pool.memory.bytes - at)});
       if (done) continue;
       tier_lines.push_back("         plain reads: " + done.error().message);
       return;
@@ -173,7 +182,7 @@ Result<std::unique_ptr<Engine>> Engine::start(const EngineOptions& wanted, model
     if (!memory) return memory.error();
     bases.push_back(memory->data);
     cache_options.groups.push_back({shape.groups[g], memory->data, pools->pages[g]});
-    impl->memory.push_back(std::move(*memory));
+    impl->memory.push_back({std::move(*memory), shape.groups[g].page_bytes()});
   }
   runner.bind_pages(bases);
   cache::TiersOptions tier_options;
@@ -184,6 +193,15 @@ Result<std::unique_ptr<Engine>> Engine::start(const EngineOptions& wanted, model
     return made.error();
   }
   const bool nvme = !options.kv_nvme_dir.empty() && options.prefix_caching;
+  if (nvme) {
+    size_t page_bytes = 0;
+    for (const auto& layout : shape.groups) page_bytes = std::max(page_bytes, layout.page_bytes());
+    const size_t bytes = std::max(kStagingBytes, page_bytes);
+    auto staging = device.allocate(bytes);
+    if (!staging) return staging.error();
+    tier_options.staging = {staging->data, bytes};
+    impl->memory.push_back({std::move(*staging), page_bytes});
+  }
   impl->chosen =
       io::make_parker(options.io_uring ? io::IoUring::kWhereItWorks : io::IoUring::kNever);
   impl->waits_in = impl->chosen.parker->description();

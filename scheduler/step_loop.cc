@@ -72,6 +72,12 @@ Task<> StepLoop::run() {
       co_await wait_for_command();
       continue;
     }
+    const auto loads = std::find_if(running_.begin(), running_.end(),
+                                    [](LiveSequence* s) { return s->load != nullptr; });
+    if (loads != running_.end()) {
+      end_load(**loads);  // its pages may be what is missing
+      continue;
+    }
     if (!running_.empty()) {
       // Shared pages made the policy too hopeful and nobody could run: the youngest makes room, if
       // possible one that has made its progress, and nobody comes in before a step has run.

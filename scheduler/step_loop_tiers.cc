@@ -7,7 +7,7 @@
 
 namespace spillway::scheduler {
 
-// Every other sequence that has something to compute would wait for what this one computes.
+// Each sequence that has something to compute would wait for what this one computes.
 double StepLoop::compute_price() const {
   const auto computing = std::count_if(running_.begin(), running_.end(),
                                        [this](const auto* s) { return !waits_for_load(*s); });
@@ -19,8 +19,8 @@ void StepLoop::begin_load(LiveSequence& sequence) {
   LiveRequest& request = *sequence.request;
   cache::Tiers& tiers = *parts_.tiers;
   if (request.usage.preemptions == 0 && !request.answered) {
-    const uint32_t below = tiers.match_length(sequence.keys, sequence.tokens);
-    request.usage.matched_tokens = std::max(below, sequence.pages->cached_tokens());
+    request.usage.matched_tokens =
+        tiers.match_length(sequence.keys, sequence.tokens, sequence.pages->cached_tokens());
   }
   sequence.load =
       tiers.begin_load(sequence.keys, sequence.tokens, *sequence.pages, compute_price());

@@ -141,6 +141,10 @@ struct WorldOptions {
   cache::WritePolicy write = cache::WritePolicy::kAuto;
   cache::KeyMode key_mode = cache::KeyMode::kHash;
   bool take_turns = true;
+  std::string fingerprint = "fake";
+  uint64_t load_bytes_max = 8u << 20;
+  size_t staging_bytes = 64u << 10;
+  bool flood = false;                    // a tenant that sends prompts nobody sends again
   std::chrono::nanoseconds step_time{};  // that a look at the device takes at least
   bool clear_at_end = true;  // the lower tiers; else the store keeps its pages for another world
 };
@@ -166,7 +170,7 @@ class World {
     engine.prefix_caching = options.prefix_caching;
     engine.take_turns = options.take_turns;
     cache::KvCacheOptions cache;
-    cache.fingerprint = "fake";
+    cache.fingerprint = options.fingerprint;
     cache.prefix_caching = options.prefix_caching;
     cache.key_mode = options.key_mode;
     if (options.files != nullptr) {
@@ -222,11 +226,14 @@ class World {
       clock_.advance(std::chrono::microseconds(rng_.below(500)));
       if (steps_->stats().steps < end && rng_.below(3) == 0) random_event();
       if (rng_.below(16) == 0) check();
+      // A disk that is set aside is probed for ever: no timer is left to wait for but that.
+      const bool over = steps_->stats().steps >= end && steps_->open_requests().load() == 0;
+      if (over && !std::exchange(told_to_end_, true)) steps_->push(ShutDownCommand{});
     };
     parker_.when_idle = [this, end] {
       if (steps_->stats().steps < end) {
         submit(random_request());
-      } else {
+      } else if (!std::exchange(told_to_end_, true)) {
         steps_->push(ShutDownCommand{});
       }
     };
@@ -271,24 +278,24 @@ class World {
     for (uint32_t i = 0; i < 4; ++i) cache_->end_session("session " + std::to_string(i));
     cache_->clear();
     check();
-    const cache::KvCacheStats stats = cache_->stats();
-    for (const auto& group : stats.groups) EXPECT_EQ(group.free, group.capacity);
     if (tiers_ != nullptr) {
       tiers_stats_ = tiers_->stats();
-      if (options_.clear_at_end) {
-        tiers_->clear();
-        const cache::TiersStats empty = tiers_->stats();
-        EXPECT_EQ(empty.host.used_bytes, 0u);
-        EXPECT_EQ(empty.directory_nodes, 0u);
-      }
-      tiers_.reset();
+      if (options_.clear_at_end) tiers_->clear();
     }
     if (store_ != nullptr) {
-      loop_.run(close_store());
-      store_.reset();
+      loop_.run(close_store());  // what the disk still held is given back
+      if (options_.clear_at_end) tiers_->clear();
     }
+    const cache::KvCacheStats stats = cache_->stats();
+    for (const auto& group : stats.groups) EXPECT_EQ(group.free, group.capacity);
     EXPECT_EQ(stats.sequences, 0u);
     EXPECT_EQ(stats.tree_nodes, 0u);
+    if (tiers_ != nullptr && options_.clear_at_end) {
+      EXPECT_EQ(tiers_->stats().host.used_bytes, 0u);
+      EXPECT_EQ(tiers_->stats().directory_nodes, 0u);
+    }
+    tiers_.reset();
+    store_.reset();
   }
 
   void check() {
@@ -318,6 +325,9 @@ class World {
     cache::TiersOptions tiers;
     tiers.write = options_.write;
     tiers.verify_all = true;
+    tiers.load_bytes_max = options_.load_bytes_max;
+    memory_.push_back(*device_.allocate(options_.staging_bytes));
+    tiers.staging = {memory_.back().data, options_.staging_bytes};
     for (const auto& layout : runner_.shape().groups) {
       if (options_.host_pages == 0) break;
       memory_.push_back(*device_.allocate(options_.host_pages * layout.page_bytes()));
@@ -361,6 +371,12 @@ class World {
       request.prompt.push_back(
           static_cast<model::TokenId>(1 + random_at(options_.seed, stream, i) % 20));
     }
+    if (options_.flood && rng_.below(2) == 0) {
+      for (model::TokenId& token : request.prompt) {
+        token = static_cast<model::TokenId>(1 + rng_.below(20));
+      }
+      request.tenant = "flood";
+    }
     request.sampling.seed = rng_.below(3);
     request.stop.max_tokens = static_cast<uint32_t>(rng_.below(90));
     if (rng_.below(4) == 0) request.stop.min_tokens = static_cast<uint32_t>(rng_.below(20));
@@ -369,7 +385,7 @@ class World {
     if (rng_.below(6) == 0) request.choices = 1 + static_cast<uint32_t>(rng_.below(5));
     if (rng_.below(8) == 0) request.prompt_logprobs = 2;
     request.priority = static_cast<int32_t>(rng_.below(3)) - 1;
-    request.tenant = rng_.below(3) == 0 ? "other" : "";
+    if (request.tenant.empty() && rng_.below(3) == 0) request.tenant = "other";
     request.cache_salt = rng_.below(5) == 0 ? "salt" : "";
     if (rng_.below(3) == 0) request.session = "session " + std::to_string(rng_.below(4));
     if (rng_.below(10) == 0) {
@@ -411,6 +427,7 @@ class World {
   cache::TiersStats tiers_stats_;
   std::unique_ptr<StepLoop> steps_;
   std::vector<std::shared_ptr<Client>> clients_;
+  bool told_to_end_ = false;
   std::optional<uint64_t> parks_to_live_;
   uint64_t last_id_ = 0;
   bool then_done_ = false;

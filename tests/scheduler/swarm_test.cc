@@ -1,0 +1,119 @@
+// Swarm testing (Groce et al., ISSTA 2012): each seed draws which features and faults its run has
+// at all, so that rare ones meet each other undiluted. The real engine, cache, tiers and store run
+// on a simulated device, disk and clock, through up to three lives with a kill between them.
+// Whatever happens, every answer is that of a run without any cache, every invariant holds at each
+// look, and once the faults are off everything is back at its baseline.
+//
+//   SPILLWAY_SIM_SEEDS=N  how many seeds (tools/simulate --seeds N)
+//   SPILLWAY_SIM_SEED=S   the first of them (tools/simulate --from S); the same seed, the same run
+#include <cstdlib>
+
+#include "tests/scheduler/engine_world.h"
+
+namespace spillway::scheduler {
+namespace {
+
+uint64_t from_environment(const char* name, uint64_t otherwise) {
+  const char* value = std::getenv(name);
+  return value != nullptr ? std::strtoull(value, nullptr, 10) : otherwise;
+}
+
+void draw_faults(Prng& rng, sim::SimDiskFaults& faults) {
+  const auto maybe = [&rng](double most) { return rng.below(4) == 0 ? rng.uniform() * most : 0.0; };
+  faults.latency_max = std::chrono::microseconds(20 + rng.below(20000));
+  if (rng.below(3) == 0) faults.bytes_per_s = 1e6 * static_cast<double>(1 + rng.below(500));
+  faults.reorder = rng.below(4) != 0;
+  if (rng.below(2) == 0) return;  // a disk that only takes its time
+  faults.stall = maybe(0.02);
+  faults.read_error = maybe(0.3);
+  faults.short_read = maybe(0.2);
+  faults.bit_rot = maybe(0.3);
+  faults.write_error = maybe(0.3);
+  faults.no_space = maybe(0.3);
+  faults.torn_write = maybe(0.3);
+  faults.lost_write = maybe(0.3);
+  faults.misdirected_write = maybe(0.3);
+  faults.failed_sync = maybe(0.2);
+}
+
+WorldOptions draw_options(Prng& rng, uint64_t seed, sim::SimFiles& files) {
+  WorldOptions options;
+  options.seed = seed;
+  options.window = rng.below(2) == 0 ? 0 : 17 + static_cast<uint32_t>(rng.below(90));
+  options.pages = 36 + static_cast<uint32_t>(rng.below(60));
+  options.step_tokens = 32u << rng.below(4);
+  options.sequences = 2 + static_cast<uint32_t>(rng.below(20));
+  options.preempt_every = rng.below(4) == 0 ? 3 + static_cast<uint32_t>(rng.below(30)) : 0;
+  options.prefix_caching = rng.below(20) != 0;
+  options.eviction_policy = static_cast<cache::EvictionPolicyKind>(rng.below(3));
+  options.host_pages = rng.below(3) == 0 ? 2 + static_cast<uint32_t>(rng.below(120)) : 0;
+  options.files = rng.below(6) == 0 ? nullptr : &files;
+  options.nvme_bytes = (256u << 10) << rng.below(6);
+  options.write = static_cast<cache::WritePolicy>(rng.below(8) == 0 ? rng.below(3) : 0);
+  options.key_mode = rng.below(12) == 0 ? cache::KeyMode::kConstant : cache::KeyMode::kHash;
+  options.take_turns = rng.below(4) != 0;
+  options.flood = rng.below(3) == 0;
+  options.load_bytes_max = 8192u << rng.below(8);
+  options.staging_bytes = 4096u << rng.below(6);
+  draw_faults(rng, options.faults);
+  return options;
+}
+
+struct Totals {
+  uint64_t steps = 0, hits = 0, corrupt = 0, errors = 0, turns = 0, cached = 0;
+};
+
+void run_seed(uint64_t seed, Totals& totals) {
+  Prng rng(seed);
+  sim::SimFiles files;
+  WorldOptions options = draw_options(rng, seed, files);
+  const uint64_t lives = options.files == nullptr ? 1 : 1 + rng.below(3);
+  for (uint64_t life = 0; life < lives; ++life) {
+    const bool last = life + 1 == lives;
+    options.seed = seed + life * 0x9e3779b97f4a7c15u;
+    options.clear_at_end = last;
+    if (rng.below(6) == 0) options.fingerprint = "another";
+    World world(options);
+    if (!last && rng.below(3) != 0) world.kill_after(rng.below(3000));
+    world.run_random(20 + rng.below(100));
+    totals.steps += world.steps().stats().steps;
+    totals.turns += world.steps().stats().turns;
+    totals.cached += world.cached_tokens();
+    totals.hits += world.tiers_stats().host.hits + world.tiers_stats().nvme.hits;
+    totals.corrupt += world.tiers_stats().nvme.corrupt;
+    totals.errors += world.tiers_stats().nvme.errors;
+    if (testing::Test::HasFailure()) return;
+  }
+}
+
+// cases K1 to K18, S1 to S7, S9 to S11, I2
+TEST(Swarm, every_seed_gives_the_answers_of_a_run_without_cache) {
+  const uint64_t first = from_environment("SPILLWAY_SIM_SEED", 1);
+  const uint64_t count = from_environment("SPILLWAY_SIM_SEEDS", 100);
+  Totals totals;
+  for (uint64_t seed = first; seed < first + count; ++seed) {
+    SCOPED_TRACE("to see it again: tools/simulate --seeds 1 --from " + std::to_string(seed));
+    run_seed(seed, totals);
+    if (testing::Test::HasFailure()) {
+      std::fprintf(stderr, "failed: tools/simulate --seeds 1 --from %llu\n",
+                   static_cast<unsigned long long>(seed));
+      return;
+    }
+  }
+  std::printf(
+      "%llu seeds, %llu steps, %llu tokens from the cache, %llu pages from lower tiers, "
+      "%llu corrupt, %llu errors, %llu turns\n",
+      static_cast<unsigned long long>(count), static_cast<unsigned long long>(totals.steps),
+      static_cast<unsigned long long>(totals.cached), static_cast<unsigned long long>(totals.hits),
+      static_cast<unsigned long long>(totals.corrupt),
+      static_cast<unsigned long long>(totals.errors),
+      static_cast<unsigned long long>(totals.turns));
+  if (count < 100) return;
+  EXPECT_GT(totals.hits, count);
+  if (count >= 1000) EXPECT_GT(totals.corrupt, 0u);
+  EXPECT_GT(totals.errors, 0u);
+  EXPECT_GT(totals.turns, 0u);
+}
+
+}  // namespace
+}  // namespace spillway::scheduler
