@@ -164,6 +164,7 @@ class KvCache {
   bool can_adopt(const Sequence& sequence) const;  // it ends at a shared page, nothing is reserved
   void adopt(Sequence& sequence, std::span<const TokenId> tokens, std::vector<PageSet> pages);
   Namespace namespace_of(std::string_view identity) const;  // as a store recorded it
+  bool is_ours(std::string_view identity) const;  // of this model, KV format and page size
   PageKey key_of(const Namespace& space, const PageKey& parent,
                  std::span<const TokenId> tokens) const;
   std::byte* page_data(uint32_t group, kernels::PageId page) const {

@@ -25,6 +25,10 @@ Namespace KvCache::namespace_of(std::string_view identity) const {
   return namespace_of_identity(identity, options_.secret);
 }
 
+bool KvCache::is_ours(std::string_view identity) const {
+  return has_fingerprint(identity, options_.fingerprint);
+}
+
 PageKey KvCache::key_of(const Namespace& space, const PageKey& parent,
                         std::span<const TokenId> tokens) const {
   return page_key(options_.key_mode, space, parent, tokens);

@@ -45,6 +45,12 @@ Namespace namespace_of_identity(std::string_view identity, uint64_t secret) {
   return space;
 }
 
+bool has_fingerprint(std::string_view identity, std::string_view fingerprint) {
+  std::string first;
+  append_part(first, fingerprint);
+  return identity.starts_with(first);
+}
+
 PageKey page_key(KeyMode mode, const Namespace& space, const PageKey& parent,
                  std::span<const TokenId> tokens) {
   if (mode == KeyMode::kConstant) return {1, 1};

@@ -38,6 +38,7 @@ struct Namespace {
 Namespace make_namespace(const NamespaceName& name, uint64_t secret);
 // The namespace that has this identity, as a store recorded it.
 Namespace namespace_of_identity(std::string_view identity, uint64_t secret);
+bool has_fingerprint(std::string_view identity, std::string_view fingerprint);
 
 // Whether keys distinguish anything. kConstant makes all keys equal: a test hook (case K17).
 enum class KeyMode : uint8_t { kHash, kConstant };

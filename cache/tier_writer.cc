@@ -249,6 +249,9 @@ bool Tiers::makes_room(const DirectoryNode& node, uint32_t group, bool reused, u
   if (options_.write == WritePolicy::kReuse && !again) return false;
   const auto bytes = static_cast<uint32_t>(parts_.cache.page_bytes(group));
   const auto room = [&] { return parts_.store->free_slots(bytes) > begun; };
+  for (uint32_t i = 0; i < kEvictMax && !room(); ++i) {
+    if (!evict_other()) break;
+  }
   for (uint32_t i = 0; again && i < kEvictMax && !room(); ++i) {
     bool evicted = evict_one(Tier::kNvme, group);
     for (uint32_t g = 0; !evicted && g < parts_.cache.groups(); ++g) {

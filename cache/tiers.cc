@@ -89,7 +89,8 @@ Tiers::~Tiers() {
 
 // Builds the directory from the store's index: parents before children, by position. A page whose
 // parent is not there can never be found again, so it is erased. Every uid counts, also those that
-// are erased here: a crash may bring such a record back, and then it must name nobody else.
+// are erased here: a crash may bring such a record back, and then it must name nobody else. Pages
+// of another fingerprint stay as they are.
 void Tiers::list_stored() {
   if (parts_.store == nullptr) return;
   std::vector<io::StoredPage> stored;
@@ -101,6 +102,11 @@ void Tiers::list_stored() {
   uint64_t lost = 0;
   for (const io::StoredPage& page : stored) {
     const io::PageName& name = page.name;
+    if (!parts_.cache.is_ours(name.space)) {
+      directory_.use_uid(std::max(name.parent[0], name.parent[1]));
+      others_.push_back({page.slot, page.generation});
+      continue;
+    }
     DirectoryNode* parent = nullptr;
     const Namespace space = parts_.cache.namespace_of(name.space);
     const auto [uid, parent_uid] = name.parent;
@@ -140,7 +146,18 @@ void Tiers::list_stored() {
     list(lower.nvme, Tier::kNvme);
     ++nvme_.pages;
   }
+  std::sort(others_.begin(), others_.end(),
+            [](const OtherPage& a, const OtherPage& b) { return a.slot < b.slot; });
+  if (!others_.empty()) spdlog::info("nvme_pages_of_others kept={}", others_.size());
   if (lost > 0) spdlog::info("nvme_pages_unreachable erased={}", lost);
+}
+
+bool Tiers::evict_other() {
+  if (others_.empty()) return false;
+  parts_.store->erase(others_.back().slot, others_.back().generation);
+  others_.pop_back();
+  ++nvme_.evictions;
+  return true;
 }
 
 // The page is a candidate of the tier now; the first time it has just come there.
@@ -309,6 +326,7 @@ TiersStats Tiers::stats() const {
     stats.nvme.used_bytes = stats.store.used_bytes;
   }
   stats.directory_nodes = directory_.size();
+  stats.other_pages = others_.size();
   stats.paths_waiting = queue_.size();
   stats.paths_dropped = paths_dropped_;
   stats.loads = static_cast<uint32_t>(loads_.size());

@@ -87,6 +87,7 @@ struct TierStats {
 struct TiersStats {
   TierStats host, nvme;
   uint64_t directory_nodes = 0;
+  uint64_t other_pages = 0;  // in the store, of other models, KV formats or page sizes
   uint64_t paths_waiting = 0, paths_dropped = 0;
   uint32_t loads = 0;                    // running
   double compute_seconds_per_token = 0;  // at position 0
@@ -190,6 +191,7 @@ class Tiers {
   // tiers.cc
   bool has_host() const { return !host_pools_.empty(); }
   void list_stored();
+  bool evict_other();
   void list(TierEntry& entry, Tier tier);
   void unlist(TierEntry& entry, Tier tier);
   void leave(TierEntry& entry, Tier tier);
@@ -253,6 +255,13 @@ class Tiers {
   const TiersOptions options_;
   Parts parts_;
   std::function<void()> on_progress_ = [] {};
+  struct OtherPage {
+    io::SlotId slot{};
+    uint64_t generation = 0;
+  };
+  // Pages of other models, KV formats or page sizes: never served (case S13), kept for who can use
+  // them, and the first to go when room is wanted: by slot, from the last.
+  std::vector<OtherPage> others_;
   PageDirectory directory_;
   std::vector<PagePool> host_pools_;                            // (group)
   std::vector<std::unique_ptr<EvictionPolicy>> host_policies_;  // (group)

@@ -81,6 +81,7 @@ struct BlockStoreStats {
   uint64_t pages = 0;       // visible
   uint64_t file_bytes = 0;  // of the file set on disk
   uint64_t namespaces = 0;  // that the index knows: of pages, or of some that went lately
+  bool direct = false;      // O_DIRECT; else through the page cache, as on tmpfs
   uint64_t corrupt = 0, read_errors = 0, write_errors = 0, flush_errors = 0, deadlines = 0;
   bool read_only = false;  // after ENOSPC or a failed flush that did not heal (case S9)
   std::string why_read_only;

@@ -273,6 +273,7 @@ BlockStoreStats PageStore::stats() const {
   stats.pages = index_->live();
   stats.namespaces = index_->spaces();
   stats.file_bytes = file_->size();
+  stats.direct = file_->direct();
   stats.read_only = read_only_;
   stats.why_read_only = why_read_only_;
   return stats;

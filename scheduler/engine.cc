@@ -36,6 +36,18 @@ uint64_t random_secret() {
   return (uint64_t{device()} << 32) | device();
 }
 
+// What to do about a store that the disk has no room for.
+Error explained(Error error, const EngineOptions& options) {
+  if (error.code != ErrorCode::kResourceExhausted) return error;
+  std::error_code unknown;
+  const auto space = std::filesystem::space(options.kv_nvme_dir, unknown);
+  if (unknown) return error;
+  error.message += "; --kv-nvme-size asks for " + std::to_string(options.kv_nvme_bytes >> 20) +
+                   " MiB, and " + std::to_string(space.available >> 20) +
+                   " MiB are free there: make it smaller, or name another --kv-nvme-dir";
+  return error;
+}
+
 }  // namespace
 
 struct Pool {
@@ -95,12 +107,13 @@ Task<Result<>> Engine::Impl::open_store(const std::vector<kernels::KvGroupLayout
   wanted.slot_bytes.erase(repeated, wanted.slot_bytes.end());
   wanted.page_tokens = layouts.front().page_tokens;
   auto opened = co_await io::BlockStore::open(std::move(wanted), *loop, *ring);
-  if (!opened) co_return opened.error();
+  if (!opened) co_return explained(opened.error(), options);
   store = std::move(*opened);
   const io::BlockStoreStats stats = store->stats();
   tier_lines.push_back("nvme     " + options.kv_nvme_dir + ": " +
                        std::to_string(stats.capacity_bytes >> 20) + " MiB for pages, " +
-                       std::to_string(stats.pages) + " found; " + ring->description());
+                       std::to_string(stats.pages) + " found; " + ring->description() +
+                       (stats.direct ? "" : ", buffered: no O_DIRECT on this file system"));
   co_return Result<>();
 }
 
@@ -237,6 +250,10 @@ Result<std::unique_ptr<Engine>> Engine::start(const EngineOptions& wanted, model
       raw->tiers = std::make_unique<cache::Tiers>(
           tier_options, cache::Tiers::Parts{*raw->loop, *raw->cache, device, raw->store.get()},
           make_policy);
+      if (const uint64_t others = raw->tiers->stats().other_pages; others > 0) {
+        raw->tier_lines.push_back("         " + std::to_string(others) +
+                                  " of them of other models or settings: the first to go");
+      }
     }
     raw->steps = std::make_unique<StepLoop>(
         raw->options, policy,
@@ -304,7 +321,11 @@ void Engine::reset_prefix_cache(std::function<void(uint64_t pages)> then) {
   impl_->push(ResetCacheCommand{std::move(then)});
 }
 
-EngineStats Engine::stats() const { return impl_->steps->stats(); }
+EngineStats Engine::stats() const {
+  EngineStats stats = impl_->steps->stats();
+  stats.io_uring = impl_->chosen.uring != nullptr;
+  return stats;
+}
 
 uint32_t Engine::context_tokens_max() const { return impl_->options.context_tokens_max; }
 

@@ -59,6 +59,7 @@ struct EngineStats {
   bool has_tiers = false;
   cache::TiersStats tiers;
   io::RingStats ring;
+  bool io_uring = false;  // else threads with pread and pwrite
 };
 
 class Engine {

@@ -44,6 +44,7 @@ std::string debug_cache_body(const ServedModel& model) {
     tiers = {{"host", tier_object(stats.tiers.host)},
              {"nvme", tier_object(stats.tiers.nvme)},
              {"directory_nodes", stats.tiers.directory_nodes},
+             {"other_pages", stats.tiers.other_pages},
              {"paths_waiting", stats.tiers.paths_waiting},
              {"paths_dropped", stats.tiers.paths_dropped},
              {"loads", stats.tiers.loads},

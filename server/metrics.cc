@@ -140,6 +140,15 @@ void add_tiers(Scrape& out, const scheduler::EngineStats& stats) {
               {{"tier", host ? "host" : "nvme"}});
     }
   }
+  if (stats.tiers.nvme.capacity_bytes > 0) {
+    out.add("spillway:io_info", "How the disk is read and written.", gauge, 1,
+            {{"backend", stats.io_uring ? "io_uring" : "threads"},
+             {"mode", stats.tiers.store.direct ? "direct" : "buffered"}});
+  }
+  out.add("spillway:store_read_only", "1 while the disk takes no writes; reads go on.", gauge,
+          stats.tiers.store.read_only ? 1 : 0);
+  out.add("spillway:tier_other_pages", "Pages of other models or settings; they go first.", gauge,
+          double(stats.tiers.other_pages));
   out.add("spillway:tier_loads", "Requests whose pages are coming up.", gauge, stats.tiers.loads);
   out.add("spillway:tier_paths_waiting", "Paths that wait to be written.", gauge,
           double(stats.tiers.paths_waiting));

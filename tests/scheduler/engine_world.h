@@ -140,6 +140,7 @@ struct WorldOptions {
   sim::SimDiskFaults faults{};
   cache::WritePolicy write = cache::WritePolicy::kAuto;
   cache::KeyMode key_mode = cache::KeyMode::kHash;
+  std::string fingerprint = "fake";
   bool take_turns = true;
   std::string fingerprint = "fake";
   uint64_t load_bytes_max = 8u << 20;

@@ -131,6 +131,44 @@ TEST(TiersSimulation, a_killed_process_leaves_pages_that_the_next_one_serves) {
   EXPECT_GT(hits, 200u);
 }
 
+// case S13: another model's pages are neither served nor lost, as long as there is room.
+TEST(TiersSimulation, models_that_share_a_store_keep_their_own_pages) {
+  uint64_t kept = 0, gone = 0, hits = 0;
+  for (uint64_t run = 0; run < 20; ++run) {
+    const uint64_t i = base_seed() + run;
+    sim::SimFiles files;
+    WorldOptions options = options_of(i, files);
+    options.clear_at_end = false;
+    uint64_t pages[2] = {0, 0};
+    bool whole[2] = {true, true};  // the other took no page away
+    for (uint64_t life = 0; life < 4; ++life) {
+      SCOPED_TRACE("SPILLWAY_SIM_SEED=" + std::to_string(i) + " life " + std::to_string(life));
+      const uint64_t own = life % 2;
+      options.fingerprint = own == 0 ? "one" : "two";
+      World world(options);
+      const cache::TiersStats found = world.tiers().stats();
+      // Of what is left of a path only its beginning can be found.
+      EXPECT_LE(found.nvme.pages, pages[own]);
+      if (whole[own]) EXPECT_EQ(found.nvme.pages, pages[own]);
+      EXPECT_EQ(found.other_pages, pages[1 - own]);
+      world.run_random(100);
+      const cache::TiersStats& end = world.tiers_stats();
+      EXPECT_LE(end.other_pages, found.other_pages);
+      whole[own] = true;
+      whole[1 - own] = end.other_pages == found.other_pages;
+      kept += end.other_pages;
+      gone += found.other_pages - end.other_pages;
+      if (life >= 2) hits += end.nvme.hits;
+      pages[own] = end.nvme.pages;
+      pages[1 - own] = end.other_pages;
+      if (testing::Test::HasFailure()) return;
+    }
+  }
+  EXPECT_GT(kept, 500u);
+  EXPECT_GT(gone, 50u);
+  EXPECT_GT(hits, 100u);
+}
+
 // case K16: long streams of which the device holds four at a time all move on, in turns.
 TEST(TiersSimulation, more_streams_than_the_device_holds_take_turns) {
   double waited_in_turns_s = 0;
