@@ -33,12 +33,12 @@ def free_port():
 class Server:
     """A running server; stopped with SIGTERM at the end, and that must work."""
 
-    def __init__(self, *arguments, wait=True, env=None):
+    def __init__(self, *arguments, wait=True, env=None, device="512M"):
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.log = tempfile.TemporaryFile("w+")
         command = self.command("serve", "--port", str(self.port), "--model", str(MODEL),
-                               "--kv-device-size", "512M", *arguments)
+                               "--kv-device-size", device, *arguments)
         self.process = subprocess.Popen(command, stdout=self.log, stderr=self.log,
                                         env={**os.environ, **(env or {})})
         if wait:
