@@ -19,7 +19,8 @@ json::object tier_object(const cache::TierStats& tier) {
           {"corrupt", tier.corrupt},
           {"skipped", tier.skipped},
           {"mb_per_s", tier.measured ? json::value(tier.bytes_per_s / 1e6) : json::value(nullptr)},
-          {"set_aside", tier.set_aside}};
+          {"set_aside", tier.set_aside},
+          {"writes_set_aside", tier.writes_set_aside}};
 }
 
 }  // namespace

@@ -1,9 +1,11 @@
 // The chat page: wires the store, one connection per conversation, and the view together.
 
 import {Connection} from './connection.js';
+import {element as node} from './format.js';
 import {renderMarkdown} from './markdown.js';
 import {kDefaults, Store} from './store.js';
-import {renderPool, renderStrip} from './strip.js';
+import {renderStrip} from './strip.js';
+import {TiersView} from './tiers.js';
 
 const $ = (id) => document.getElementById(id);
 const running = new Map();      // conversation id -> {connection, message}
@@ -11,18 +13,17 @@ const store = new Store((id) => running.has(id));
 const connections = new Map();  // conversation id -> Connection
 let current = store.conversations[0] ?? store.create();
 let modelName = '';
+const tiers = new TiersView($('pool'), $('tiers'));
+let looking = false;       // a look at the cache is under way
+let lookedAt = 0;
+let movedAt = -Infinity;   // when pages were last seen to move, or an answer ended
+const kLivelyMs = 10_000;  // from then on, how long to look once a second
+const kCalmLookMs = 5_000; // after that, how often while the picture is open
 
 const kStarters = ['What is a spillway?', 'Write a haiku about rivers',
                    'Explain recursion to a child', 'A Python function that reverses a list'];
 
 // ---- view ----
-
-function node(name, className, ...children) {
-  const made = document.createElement(name);
-  if (className) made.className = className;
-  made.append(...children);
-  return made;
-}
 
 function button(className, text, onClick, label) {
   const made = node('button', className, text);
@@ -249,7 +250,8 @@ function answer() {
       showBusy();
       $('announce').textContent = message.error ?? 'The answer is complete.';
     }
-    refreshPool();
+    movedAt = performance.now();  // what it leaves goes down now
+    lookAtCache();
   };
   connection.answer(request, store.settings.api_key, {
     onText(delta) {
@@ -273,6 +275,7 @@ function answer() {
         output: usage.output_tokens,
         ttftMs: (first ?? now) - started,
         seconds: (now - (first ?? now)) / 1000,
+        receipt: usage.spillway,
       };
       end();
     },
@@ -323,13 +326,24 @@ async function loadModel() {
   }
 }
 
-async function refreshPool() {
+async function lookAtCache() {
+  if (looking) return;
+  looking = true;
+  lookedAt = performance.now();
   try {
     const reply = await fetch('/debug/cache', {headers: headers()});
-    if (reply.ok) renderPool($('pool'), (await reply.json()).pools);
+    if (reply.ok && tiers.render(await reply.json())) movedAt = performance.now();
   } catch {
     // The server is away; the next look may find it again.
   }
+  looking = false;
+}
+
+function lookIfLively() {
+  if (document.hidden) return;
+  const now = performance.now();
+  const lively = running.size > 0 || now - movedAt < kLivelyMs;
+  if (lively || (tiers.isOpen() && now - lookedAt >= kCalmLookMs)) lookAtCache();
 }
 
 // ---- settings, theme, keys ----
@@ -361,7 +375,7 @@ function takeSettings() {
   }
   store.saveSettings(settings);
   loadModel();
-  refreshPool();
+  lookAtCache();
 }
 
 function readTheme() {
@@ -435,6 +449,11 @@ function wire() {
       newChat();
     }
   });
+  // The end stays in view when the box changes its size: the picture opens, a phone turns.
+  let atEnd = true;
+  $('messages').addEventListener('scroll', () => { atEnd = isNearEnd(); });
+  new ResizeObserver(() => scrollToEnd(atEnd && current.messages.length > 0))
+    .observe($('messages'));
   $('messages').addEventListener('click', (event) => {
     const target = event.target.closest('.copy-code');
     if (target) copy({currentTarget: target}, target.closest('.code').querySelector('pre').textContent);
@@ -447,5 +466,5 @@ showConversations();
 showMessages();
 fitPrompt();
 loadModel();
-refreshPool();
-setInterval(() => { if (running.size > 0 && !document.hidden) refreshPool(); }, 1000);
+lookAtCache();
+setInterval(lookIfLively, 1000);

@@ -1,72 +1,81 @@
-// What an answer cost, and how full the cache is.
+// What an answer cost: its receipt, where each token of the prompt came from, and the time it took.
 
-const kNumber = new Intl.NumberFormat('en');
+import {element, formatCount, formatMs} from './format.js';
 
-function span(className, ...children) {
-  const node = document.createElement('span');
-  node.className = className;
-  node.append(...children);
-  return node;
+const kSources = {
+  device: ['from device', 'Was still in the device’s memory: nothing to do'],
+  host: ['from host', 'Came up from host memory'],
+  nvme: ['from NVMe', 'Came up from the disk'],
+  cached: ['from the cache', 'Was in the cache'],
+  computed: ['computed', 'Had to be computed'],
+};
+
+function counted(source, count) {
+  const [word, title] = kSources[source];
+  const made = element('span', 'count', element('i', `swatch from-${source}`),
+                       element('b', '', formatCount(count)), ' ' + word);
+  made.dataset.from = source;
+  made.title = title;
+  return made;
 }
 
-function counted(className, count, word) {
-  const dot = span('dot');
-  const number = document.createElement('b');
-  number.textContent = kNumber.format(count);
-  return span(className, dot, number, ' ' + word);
+// [[source, tokens]]: what is known of them. While an answer runs that is the sum of the tiers.
+function sourcesOf(cost) {
+  if (!cost.receipt) {
+    return [['cached', cost.cached], ['computed', cost.prompt - cost.cached]];
+  }
+  const {device, host, nvme, computed} = cost.receipt.tokens;
+  const lower = [['host', host], ['nvme', nvme]].filter(([, tokens]) => tokens > 0);
+  return [['device', device], ...lower, ['computed', computed]];
 }
 
-// cost: {prompt, cached, output, ttftMs, seconds}; any may be missing while it streams.
+function barOf(sources) {
+  const bar = element('span', 'bar');
+  for (const [source, tokens] of sources) {
+    if (tokens === 0) continue;
+    const part = element('i', `from-${source}`);
+    part.style.setProperty('flex-grow', String(tokens));
+    bar.append(part);
+  }
+  bar.setAttribute('aria-hidden', 'true');
+  return bar;
+}
+
+function timesOf(cost) {
+  const times = [];
+  const loadMs = cost.receipt?.wait_ms.load ?? 0;
+  if (loadMs > 0) {
+    const shown = loadMs < 1 ? 'less than 1 ms' : formatMs(loadMs);
+    times.push(element('span', '', `waited ${shown} for pages`));
+    times[0].title = 'Had nothing to do but wait until pages came up from host memory or NVMe';
+  }
+  if (cost.ttftMs !== undefined) {
+    times.push(element('span', '', `first token after ${formatMs(cost.ttftMs)}`));
+  }
+  if (cost.output > 1 && cost.seconds > 0) {
+    times.push(element('span', '', `${((cost.output - 1) / cost.seconds).toFixed(1)} tokens/s`));
+  }
+  return times;
+}
+
+// cost: {prompt, cached, output, ttftMs, seconds, receipt}; any may be missing while it streams.
+// receipt: `usage.spillway`.
 export function renderStrip(strip, cost) {
   strip.replaceChildren();
   if (cost.prompt !== undefined) {
-    const bar = span('bar');
-    for (const [name, count] of [['cached', cost.cached], ['computed', cost.prompt - cost.cached]]) {
-      const part = span(name);
-      part.style.setProperty('flex-grow', String(count));
-      bar.append(part);
-    }
-    bar.setAttribute('aria-hidden', 'true');
-    strip.append(bar, counted('cached', cost.cached, 'prompt tokens from the cache'),
-                 counted('computed', cost.prompt - cost.cached, 'computed'));
+    const sources = sourcesOf(cost);
+    strip.append(element('span', 'prompt-size', barOf(sources),
+                         `${formatCount(cost.prompt)} prompt tokens:`),
+                 ...sources.map(([source, tokens]) => counted(source, tokens)));
   }
-  if (cost.ttftMs !== undefined) {
-    strip.append(span('', `first token after ${formatMs(cost.ttftMs)}`));
+  const times = timesOf(cost);
+  if (times.length > 0) strip.append(element('span', 'times', ...times));
+  const divergence = cost.receipt?.first_divergence ?? null;
+  if (divergence !== null && cost.receipt.tokens.computed > 0) {
+    const line = element('span', 'divergence',
+                         `differs from what is cached at token ${formatCount(divergence)}`);
+    line.title = 'The cache knew the prompt up to there. If that is near its start, look for ' +
+        'something that changes each time, such as a date.';
+    strip.append(line);
   }
-  if (cost.output > 1 && cost.seconds > 0) {
-    strip.append(span('', `${((cost.output - 1) / cost.seconds).toFixed(1)} tokens/s`));
-  }
-}
-
-function formatMs(ms) {
-  return ms < 1000 ? `${Math.round(ms)} ms` : `${(ms / 1000).toFixed(1)} s`;
-}
-
-function formatBytes(bytes) {
-  const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];
-  let unit = 0;
-  while (bytes >= 1024 && unit < units.length - 1) {
-    bytes /= 1024;
-    ++unit;
-  }
-  return `${bytes < 10 && unit > 0 ? bytes.toFixed(1) : Math.round(bytes)} ${units[unit]}`;
-}
-
-// pools: [{capacity, free, writable, sealed, pinned, page_bytes}] as /debug/cache gives them.
-export function renderPool(node, pools) {
-  let capacity = 0, used = 0, kept = 0;
-  for (const pool of pools) {
-    capacity += pool.capacity * pool.page_bytes;
-    used += (pool.writable + pool.filling + pool.orphaned + pool.pinned) * pool.page_bytes;
-    kept += (pool.sealed - pool.pinned) * pool.page_bytes;
-  }
-  const percent = (bytes) => capacity > 0 ? 100 * bytes / capacity : 0;
-  node.querySelector('.used').style.setProperty('width', percent(used) + '%');
-  node.querySelector('.kept').style.setProperty('width', percent(kept) + '%');
-  const text = `cache ${formatBytes(used + kept)} of ${formatBytes(capacity)}`;
-  node.querySelector('.pool-text').textContent = text.replace('cache ', '');
-  const title = `${text}: ${formatBytes(used)} in use by running answers, ` +
-      `${formatBytes(kept)} kept for what comes again`;
-  node.title = title;
-  node.setAttribute('aria-label', title);
 }

@@ -24,10 +24,18 @@ class Tab:
         self.call("Page.enable")
         self.call("Runtime.enable")
         self.call("Log.enable")
+        self.resize(width, height, mobile)
+        self.show_as(dark)
+
+    def show_as(self, dark, reduced_motion=False):
+        self.call("Emulation.setEmulatedMedia", features=[
+            {"name": "prefers-color-scheme", "value": "dark" if dark else "light"},
+            {"name": "prefers-reduced-motion",
+             "value": "reduce" if reduced_motion else "no-preference"}])
+
+    def resize(self, width, height, mobile=False):
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height,
                   deviceScaleFactor=2 if mobile else 1, mobile=mobile)
-        self.call("Emulation.setEmulatedMedia", features=[
-            {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}])
 
     def call(self, method, **parameters):
         self.last_id += 1
@@ -49,6 +57,10 @@ class Tab:
     def open(self, url):
         self.call("Page.navigate", url=url)
         self.wait("document.readyState === 'complete'")
+
+    def run_first(self, script):
+        """From now on, in each page before its own scripts."""
+        self.call("Page.addScriptToEvaluateOnNewDocument", source=script)
 
     def run(self, script):
         result = self.call("Runtime.evaluate", expression=script, returnByValue=True,
@@ -88,7 +100,8 @@ class Browser(Tab):
         program = shutil.which("chromium") or shutil.which("chromium-browser")
         if program is None:
             raise RuntimeError("no chromium: run tools/setup --test")
-        self.profile = tempfile.TemporaryDirectory()
+        # Its helpers may write for a moment after it has ended.
+        self.profile = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         port = free_port()
         self.process = subprocess.Popen(
             [program, "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run",

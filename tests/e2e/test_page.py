@@ -2,25 +2,34 @@
 
 import os
 import pathlib
+import random
 import tempfile
+import time
 import unittest
 
 from chromium import Browser
 from harness import Server
 
 
-class Page(unittest.TestCase):
+def receipts_shown(browser):
+    """For each answer: where the tokens of its prompt came from, as its strip says."""
+    return browser.run("""[...document.querySelectorAll('.message.assistant')].map(
+        m => Object.fromEntries([...m.querySelectorAll('.strip .count')].map(
+            c => [c.dataset.from,
+                  Number(c.querySelector('b').textContent.replaceAll(',', ''))])))""")
+
+
+class Driver(unittest.TestCase):
+    """What the tests do to the page."""
+
     @classmethod
     def setUpClass(cls):
-        cls.server = Server()
         cls.kept = tempfile.TemporaryDirectory()
         cls.pictures = pathlib.Path(os.environ.get("SPILLWAY_PICTURES", cls.kept.name))
 
     @classmethod
     def tearDownClass(cls):
         cls.kept.cleanup()
-        cls.server.wait_idle()
-        cls.assertEqual(cls(), cls.server.stop(), 0)
 
     def ask(self, browser, text):
         answers = browser.run("document.querySelectorAll('.message.assistant').length")
@@ -33,10 +42,23 @@ class Page(unittest.TestCase):
         browser.wait("!document.querySelector('.message.streaming') && "
                      "document.querySelector('.message.assistant:last-of-type .strip b')", 120)
 
-    def fast(self, browser):
+    def fast(self, browser, tokens=48):
         """Greedy and short, so that the test is quick and repeats."""
-        browser.run("""localStorage.setItem('spillway.settings', JSON.stringify(
-            {temperature: 0, max_output_tokens: 48}))""")
+        browser.run(f"""localStorage.setItem('spillway.settings', JSON.stringify(
+            {{temperature: 0, max_output_tokens: {tokens}}}))""")
+
+
+class Page(Driver):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.server = Server()
+
+    @classmethod
+    def tearDownClass(cls):
+        super().tearDownClass()
+        cls.server.wait_idle()
+        cls.assertEqual(cls(), cls.server.stop(), 0)
 
     def test_two_turns_show_that_the_first_ones_pages_were_reused(self):
         with Browser() as browser:
@@ -51,11 +73,11 @@ class Page(unittest.TestCase):
             self.ask(browser, "What is a spillway?")
             self.wait_answered(browser)
             browser.picture(self.pictures / "page-light.png")
-            numbers = browser.run("""[...document.querySelectorAll('.message.assistant')].map(
-                m => [...m.querySelectorAll('.strip b')].map(
-                    b => Number(b.textContent.replaceAll(',', ''))))""")
-            first_cached, first_computed = numbers[0]
-            second_cached, second_computed = numbers[1]
+            first, second = receipts_shown(browser)
+            self.assertEqual(set(first), {"device", "computed"})  # there is no other tier
+            self.assertEqual(set(second), {"device", "computed"})
+            first_cached, first_computed = first["device"], first["computed"]
+            second_cached, second_computed = second["device"], second["computed"]
             self.assertGreater(second_cached, first_cached)
             self.assertGreaterEqual(second_cached, (first_cached + first_computed) // 16 * 16)
             self.assertGreater(second_computed, 0)
@@ -193,6 +215,195 @@ class Page(unittest.TestCase):
                          'href="https://a.example"', "<li>one</li>", "<li>inner</li>",
                          "<td>2</td>", 'print("&lt;b&gt;")'):
                 self.assertIn(part, rendered)
+
+
+# Keeps what each answer's `usage` says, beside the page's own use of it.
+KEEP_USAGE = """window.usages = [];
+    window.WebSocket = class extends WebSocket {
+        constructor(...parts) {
+            super(...parts);
+            this.addEventListener('message', (event) => {
+                const usage = JSON.parse(event.data).response?.usage;
+                if (usage) usages.push(usage);
+            });
+        }
+    };"""
+
+
+SCROLL_TO_END = "document.getElementById('messages').scrollTop = 1e6"
+
+
+def long_prompt(seed):
+    chosen = random.Random(seed)
+    words = "river stone lantern copper harbour signal orchard winter engine paper market violin"
+    return (f"{seed.capitalize()} words: " +
+            " ".join(chosen.choice(words.split()) for _ in range(1900)) + ". Which was first?")
+
+
+class Tiers(Driver):
+    def test_two_long_prompts_alternate_and_the_page_shows_what_comes_up_from_nvme(self):
+        with tempfile.TemporaryDirectory() as store, Server(
+                "--kv-nvme-dir", store, "--kv-nvme-size", "512M",
+                device="64M") as server, Browser() as browser:
+            self.start(browser, server)
+            last = None
+            for turn in range(4):
+                browser.run("document.getElementById('new-chat').click()")
+                self.ask(browser, long_prompt(("first", "second")[turn % 2]))
+                self.wait_answered(browser)
+                last = self.check_receipt(browser)
+                self.wait_written(server)
+            self.assertGreater(last["nvme"], 500)
+            self.check_picture(browser, server)
+            self.take_pictures(browser)
+            self.assertEqual(browser.problems, [])
+
+    def start(self, browser, server):
+        browser.run_first(KEEP_USAGE)
+        browser.open(server.url + "/")
+        self.fast(browser, tokens=16)
+        browser.open(server.url + "/")
+        browser.wait("!document.getElementById('tiers').hidden")
+        # The most pages that the arrows have shown at once.
+        browser.run("""window.seen = {up: 0, down: 0};
+            new MutationObserver(() => {
+                for (const way of ['up', 'down']) {
+                    const shown = document.querySelector(`.tier .${way}`)?.dataset.pages;
+                    seen[way] = Math.max(seen[way], Number(shown ?? 0));
+                }
+            }).observe(document.getElementById('tiers'), {childList: true, subtree: true})""")
+
+    def check_receipt(self, browser):
+        """The last answer's strip says what its usage says."""
+        receipt = browser.run("usages.at(-1)")["spillway"]
+        shown = receipts_shown(browser)[-1]
+        self.assertEqual({"host": 0, "nvme": 0, **shown}, receipt["tokens"])
+        strip = browser.run("[...document.querySelectorAll('.strip')].at(-1).textContent")
+        self.assertEqual("for pages" in strip, receipt["wait_ms"]["load"] > 0)
+        divergence = receipt["first_divergence"]
+        self.assertEqual("differs from what is cached" in strip, divergence is not None)
+        if divergence is not None:
+            self.assertIn(f"at token {divergence:,}", strip)
+        return receipt["tokens"]
+
+    def wait_written(self, server):
+        """Until all that is kept went down: it is the next prompt's to push it off the device."""
+        end = time.monotonic() + 30
+        before = None
+        while True:
+            tiers = server.wait_idle()["tiers"]
+            if tiers["paths_waiting"] == 0 and tiers["nvme"]["writes"] == before:
+                return
+            before = tiers["nvme"]["writes"]
+            self.assertLess(time.monotonic(), end, tiers)
+            time.sleep(0.2)
+
+    def check_picture(self, browser, server):
+        cell = "document.querySelector('#tiers [data-tier=nvme]')"
+        nvme = server.cache()["tiers"]["nvme"]
+        self.assertGreater(nvme["pages"], 150)
+        self.assertGreater(nvme["reads"], 30)
+        browser.wait(f"{cell}.querySelector('.tier-pages').textContent === "
+                     f"'{nvme['pages']:,} pages'", 10)
+        self.assertRegex(browser.run(f"{cell}.textContent"), "MiB of 51[012] MiB")
+        self.assertGreater(browser.run("seen.up"), 30)
+        self.assertGreater(browser.run("seen.down"), 30)
+        self.assertEqual(browser.run("[...document.querySelectorAll('.tier')]"
+                                     ".map(t => t.dataset.tier)"), ["device", "nvme"])
+        self.assertRegex(browser.run("document.querySelector('.hit-share').textContent"),
+                         r"^[1-9]\d?%$")
+        self.assertEqual(browser.run("document.querySelector('.tier-warnings').textContent"), "")
+        self.check_moves_and_warnings(browser)
+        # The gauge opens and closes it, from the keyboard too, and that is remembered.
+        browser.run("document.getElementById('pool').focus()")
+        browser.press("Enter")
+        browser.wait("document.getElementById('tiers').hidden")
+        self.assertEqual(browser.run("document.getElementById('pool').ariaExpanded"), "false")
+        browser.open(browser.run("location.href"))
+        browser.wait("document.querySelector('.tier')")
+        self.assertTrue(browser.run("document.getElementById('tiers').hidden"))
+        browser.run("document.getElementById('pool').click()")
+        browser.open(browser.run("location.href"))
+        browser.wait("!document.getElementById('tiers').hidden")
+        # It takes room, and the end of the conversation stays in view.
+        browser.wait("""(({scrollHeight, scrollTop, clientHeight}) =>
+            scrollHeight - scrollTop - clientHeight < 2)(document.getElementById('messages'))""", 5)
+
+    def check_moves_and_warnings(self, browser):
+        """A second view on the same page, given what a troubled server of three tiers would say."""
+        seen = browser.run("""(async () => {
+            const {TiersView} = await import('/tiers.js');
+            const state = await (await fetch('/debug/cache')).json();
+            const picture = document.getElementById('tiers').cloneNode(true);
+            picture.querySelector('.tier-cells').replaceChildren();
+            document.getElementById('tiers').after(picture);
+            window.troubled = picture;
+            const view = new TiersView(document.getElementById('pool').cloneNode(true), picture);
+            state.tiers.host = {...state.tiers.nvme, capacity_bytes: 2 ** 27};
+            const quiet = view.render(structuredClone(state));
+            state.tiers.nvme.reads += 12;
+            state.tiers.nvme.writes += 34;
+            state.tiers.nvme.set_aside = state.tiers.nvme.read_only = true;
+            const moved = view.render(structuredClone(state));
+            return {quiet, moved, warnings: picture.querySelector('.tier-warnings').textContent,
+                    tiers: [...picture.querySelectorAll('.tier')].map(t => t.dataset.tier),
+                    arrows: [...picture.querySelectorAll('[data-pages]')].map(
+                        a => Number(a.dataset.pages))};
+        })()""")
+        self.assertEqual(seen["tiers"], ["device", "host", "nvme"])
+        self.assertEqual(seen["arrows"], [0, 0, 12, 34])
+        self.assertEqual((seen["quiet"], seen["moved"]), (False, True))
+        self.assertIn("NVMe is set aside", seen["warnings"])
+        self.assertIn("NVMe is read-only", seen["warnings"])
+        self.check_strip_of_all_tiers(browser)
+        animation = "getComputedStyle(troubled.querySelector('.moving .sign')).animationName"
+        self.assertEqual(browser.run(animation), "rise")
+        browser.picture(self.pictures / "page-tiers-troubled.png")
+        browser.show_as(dark=True, reduced_motion=True)
+        browser.resize(390, 780, mobile=True)
+        self.assertEqual(browser.run(animation), "none")
+        browser.run(SCROLL_TO_END)
+        browser.picture(self.pictures / "page-tiers-troubled-phone.png")
+        self.assertLessEqual(browser.run("document.documentElement.scrollWidth"), 390)
+        browser.resize(1280, 860)
+        browser.show_as(dark=False)
+        browser.run("troubled.remove()")
+
+    def check_strip_of_all_tiers(self, browser):
+        shown = browser.run("""(async () => {
+            const {renderStrip} = await import('/strip.js');
+            const strip = [...document.querySelectorAll('.strip')].at(-1);
+            renderStrip(strip, {prompt: 3000, cached: 2600, output: 1, ttftMs: 90, receipt: {
+                tokens: {device: 800, host: 600, nvme: 1200, computed: 400},
+                wait_ms: {queue: 0, load: 1234}, first_divergence: 2605}});
+            const widths = [...strip.querySelectorAll('.bar i')].map(i => i.offsetWidth);
+            const backgrounds = [...strip.querySelectorAll('.bar i')].map(i => {
+                const {backgroundImage, backgroundColor} = getComputedStyle(i);
+                return backgroundImage + backgroundColor;
+            });
+            document.getElementById('messages').scrollTop = 1e6;
+            return {text: strip.textContent, widths, kinds: new Set(backgrounds).size};
+        })()""")
+        self.assertIn("800 from device600 from host1,200 from NVMe400 computed", shown["text"])
+        self.assertIn("waited 1.2 s for pages", shown["text"])
+        self.assertIn("differs from what is cached at token 2,605", shown["text"])
+        self.assertEqual(shown["kinds"], 4)  # told apart by pattern, not by colour alone
+        device, host, nvme, computed = shown["widths"]
+        self.assertTrue(nvme > device > host > computed, shown["widths"])
+
+    def take_pictures(self, browser):
+        settle = "new Promise(done => setTimeout(done, 500))"
+        browser.run(settle)
+        browser.picture(self.pictures / "page-tiers-light.png")
+        browser.show_as(dark=True)
+        browser.run(settle)
+        browser.picture(self.pictures / "page-tiers-dark.png")
+        browser.resize(390, 780, mobile=True)
+        browser.run(settle)
+        browser.run(SCROLL_TO_END)
+        browser.picture(self.pictures / "page-tiers-phone.png")
+        self.assertLessEqual(browser.run("document.documentElement.scrollWidth"), 390)
+        self.assertLessEqual(browser.run("document.getElementById('tiers').scrollWidth"), 390)
 
 
 if __name__ == "__main__":
