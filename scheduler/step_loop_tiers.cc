@@ -21,6 +21,9 @@ void StepLoop::begin_load(LiveSequence& sequence) {
   if (request.usage.preemptions == 0 && !request.answered) {
     request.usage.matched_tokens =
         tiers.match_length(sequence.keys, sequence.tokens, sequence.pages->cached_tokens());
+    // It was said of what the device holds; the path may go on below.
+    auto& divergence = request.usage.first_divergence;
+    if (divergence && *divergence < request.usage.matched_tokens) divergence.reset();
   }
   sequence.load =
       tiers.begin_load(sequence.keys, sequence.tokens, *sequence.pages, compute_price());
