@@ -142,7 +142,6 @@ struct WorldOptions {
   cache::KeyMode key_mode = cache::KeyMode::kHash;
   std::string fingerprint = "fake";
   bool take_turns = true;
-  std::string fingerprint = "fake";
   uint64_t load_bytes_max = 8u << 20;
   size_t staging_bytes = 64u << 10;
   bool flood = false;                    // a tenant that sends prompts nobody sends again
