@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <map>
 
@@ -219,6 +220,7 @@ class World {
   void run_random(uint64_t steps) {
     const uint64_t end = steps_->stats().steps + steps;
     parker_.before_park = [this, end] {
+      if (++parks_ > kParksMax) never_ends();
       if (parks_to_live_ && (*parks_to_live_)-- == 0) {
         parks_to_live_.reset();
         disk_->crash(sim::Crash::kProcess);
@@ -296,6 +298,27 @@ class World {
     }
     tiers_.reset();
     store_.reset();
+  }
+
+  // Where a run goes on for ever: says what it is about, and ends the process.
+  [[noreturn]] void never_ends() const {
+    const EngineStats stats = steps_->stats();
+    std::fprintf(stderr,
+                 "the run does not end: seed %llu, %llu steps, %u running, %u waiting, "
+                 "%llu preemptions, %llu turns, %llu tokens\n",
+                 static_cast<unsigned long long>(options_.seed),
+                 static_cast<unsigned long long>(stats.steps), stats.running, stats.waiting,
+                 static_cast<unsigned long long>(stats.preemptions),
+                 static_cast<unsigned long long>(stats.turns),
+                 static_cast<unsigned long long>(stats.generated_tokens));
+    for (const PoolStats& pool : stats.pools) {
+      std::fprintf(stderr,
+                   "  %u pages: %u free, %u writable, %u sealed, %u pinned, %u filling, "
+                   "%u orphaned\n",
+                   pool.capacity, pool.free, pool.writable, pool.sealed, pool.pinned, pool.filling,
+                   pool.orphaned);
+    }
+    std::abort();
   }
 
   void check() {
@@ -427,6 +450,8 @@ class World {
   cache::TiersStats tiers_stats_;
   std::unique_ptr<StepLoop> steps_;
   std::vector<std::shared_ptr<Client>> clients_;
+  static constexpr uint64_t kParksMax = 2'000'000;
+  uint64_t parks_ = 0;
   bool told_to_end_ = false;
   std::optional<uint64_t> parks_to_live_;
   uint64_t last_id_ = 0;

@@ -43,7 +43,9 @@ WorldOptions draw_options(Prng& rng, uint64_t seed, sim::SimFiles& files) {
   options.pages = 36 + static_cast<uint32_t>(rng.below(60));
   options.step_tokens = 32u << rng.below(4);
   options.sequences = 2 + static_cast<uint32_t>(rng.below(20));
-  options.preempt_every = rng.below(4) == 0 ? 3 + static_cast<uint32_t>(rng.below(30)) : 0;
+  // Without a cache a preempted prompt starts anew: it must have had the steps to get through.
+  const auto through = kContext / options.step_tokens + 4;
+  options.preempt_every = rng.below(4) == 0 ? through + static_cast<uint32_t>(rng.below(30)) : 0;
   options.prefix_caching = rng.below(20) != 0;
   options.eviction_policy = static_cast<cache::EvictionPolicyKind>(rng.below(3));
   options.host_pages = rng.below(3) == 0 ? 2 + static_cast<uint32_t>(rng.below(120)) : 0;
