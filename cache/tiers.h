@@ -245,12 +245,14 @@ class Tiers {
                              std::shared_ptr<FillingPage> page);
   Task<bool> fetch_from_nvme(std::shared_ptr<Load> load, DirectoryNode* node, uint32_t group,
                              std::shared_ptr<FillingPage> page);
-  void judge_read(const Result<>& read);
-  Task<> probe_reads();
   void drop_slot(Load::Slot& slot);
   void let_go(Load::Slot& slot);
   Task<> watch(std::shared_ptr<Load> load);
   Task<> wake_later();
+
+  // tier_probe.cc
+  void judge_read(const Result<>& read);
+  Task<> probe_reads();
 
   const TiersOptions options_;
   Parts parts_;

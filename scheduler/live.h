@@ -57,6 +57,8 @@ struct LiveRequest {
   uint32_t outputs(const LiveSequence& sequence) const {
     return static_cast<uint32_t>(sequence.tokens.size()) - prompt_tokens();
   }
+  // Whether the prompt's log-probabilities are still to be computed.
+  bool wants_scores() const { return request.prompt_logprobs && !answered; }
 };
 
 }  // namespace spillway::scheduler

@@ -82,13 +82,7 @@ class StepLoop {
   void handle(Command command);
   void accept(std::unique_ptr<LiveRequest> request);
   void drop_ended();  // cancelled and expired requests
-  void admit_waiting();
-  void start(LiveSequence& sequence);
   LiveSequence& youngest();
-  uint32_t output_left(const LiveSequence& sequence) const;
-  PolicyState picture();
-  WaitingSequence picture_of(LiveSequence& sequence);
-  bool leader_runs(const LiveSequence& sequence) const;
   bool build_step();  // false: nothing can run
   Task<> wait_for_command();
   void add_rows(LiveSequence& sequence, uint32_t rows);
@@ -102,6 +96,14 @@ class StepLoop {
   void finish(LiveSequence& sequence);
   void finish_all(LiveRequest& request, FinishReason reason);
   void release_pages(LiveSequence& sequence, bool keep_for_session);
+
+  // step_loop_admission.cc
+  void admit_waiting();
+  void start(LiveSequence& sequence);
+  uint32_t output_left(const LiveSequence& sequence) const;
+  PolicyState picture();
+  WaitingSequence picture_of(LiveSequence& sequence);
+  bool leader_runs(const LiveSequence& sequence) const;
 
   // step_loop_tiers.cc
   double compute_price() const;
