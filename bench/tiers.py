@@ -1,33 +1,42 @@
 #!/usr/bin/env python3
 """What the tiers below the device save, and what they cost, side by side.
 
-    bench/tiers.py [--rounds 5] [--only restore|never|turns] [--dir DIR]
+    bench/tiers.py [--rounds 5] [--only restore|slots|never|turns] [--dir DIR]
 
 Servers of the release build run beside each other and are asked in turn, so that both see the same
 machine; an idle one uses no processor. DIR (default: /var/tmp) must be on a disk.
 
 restore  a prompt of 6,000 tokens that the device pool has lost comes up from NVMe, with 32 new
          tokens behind it, against the same prompt computed: seconds to the first token
+slots    the same with 8,000 tokens beside llama.cpp's server, which restores a saved slot and then
+         computes the new tokens; needs SPILLWAY_PEER_SERVER, its llama-server built as
+         bench/against_llama_cpp.py builds its batched bench
 never    prompts that nobody sends twice, on a server that writes every page to NVMe against one
          without tiers: throughput (the goal is 0.97 or more)
-turns    36 streams on a device pool for 12, with NVMe and without: all tokens per second, and the
-         mean and the worst wait for a first token
+turns    36 streams of 1,024 tokens on a device pool for 12, on the device alone, with a host tier,
+         with NVMe: how many run (have had a token and not their last, at most), all tokens per
+         second, mean time per token of a stream, mean and worst wait for a first token, how full
+         the pool was
 """
 
 import argparse
 import concurrent.futures
+import contextlib
 import json
+import os
 import pathlib
 import random
 import shutil
 import statistics
+import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tests/e2e"))
-from harness import Server  # noqa: E402
+from harness import MODEL, Server, free_port  # noqa: E402
 
 
 def tokens(seed, count):
@@ -51,6 +60,12 @@ def show(name, ratios):
           f"{len(ratios)} pairs", flush=True)
 
 
+def settle(server):
+    """Waits until what is to be written is written."""
+    while server.cache()["tiers"]["paths_waiting"]:
+        time.sleep(0.05)
+
+
 def restore(folder, rounds):
     pool = ("--kv-device-size", "160M")  # one such prompt at a time
     tiers = (*pool, "--kv-nvme-dir", folder, "--kv-nvme-size", "4G")
@@ -59,6 +74,7 @@ def restore(folder, rounds):
         documents = [tokens(number, 6000) for number in range(2)]
         for document in documents:
             ask(with_tiers, document)
+            settle(with_tiers)
         for number in range(rounds):
             prompt = documents[number % 2] + tokens(1000 + number, 32)
             loaded, usage, text = ask(with_tiers, prompt)
@@ -71,6 +87,86 @@ def restore(folder, rounds):
             ratios.append(computed / loaded)
             print(f"  restored in {loaded * 1000:.0f} ms, computed in {computed * 1000:.0f} ms")
     show("restore of 6,000 tokens and 32 new ones, computed / restored", ratios)
+
+
+class Peer:
+    """llama.cpp's server with one slot that can be saved and restored."""
+
+    def __init__(self, program, folder):
+        self.port = free_port()
+        self.process = subprocess.Popen(
+            [program, "-m", str(MODEL), "-c", "8192", "-np", "1", "-t", "2", "-fa", "on",
+             "--port", str(self.port), "--slot-save-path", folder, "--cache-ram", "0"],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            env={**os.environ, "OMP_PROC_BIND": "true"})
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            with contextlib.suppress(OSError):
+                with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/health") as reply:
+                    if reply.status == 200:
+                        return
+            time.sleep(0.1)
+        raise SystemExit("the peer's server is not ready")
+
+    def post(self, path, body):
+        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}",
+                                         json.dumps(body).encode(),
+                                         {"content-type": "application/json"})
+        with urllib.request.urlopen(request, timeout=600) as reply:
+            return json.load(reply)
+
+    def complete(self, prompt):
+        return self.post("/completion", {"prompt": prompt, "n_predict": 1, "temperature": 0,
+                                         "cache_prompt": True, "id_slot": 0})
+
+    def stop(self):
+        self.process.terminate()
+        self.process.wait()
+
+
+def slots(folder, rounds):
+    program = os.environ.get("SPILLWAY_PEER_SERVER")
+    if not program:
+        print("slots: left out, SPILLWAY_PEER_SERVER does not name llama-server")
+        return
+    count = 8000
+    documents = [tokens(number, count) for number in range(2)]
+    ratios, recomputed = [], []
+    peer = Peer(program, folder)
+    pool = ("--kv-device-size", "208M")  # one such prompt at a time
+    try:
+        with Server(*pool, "--kv-nvme-dir", folder + "/pages", "--kv-nvme-size", "4G") as ours, \
+                Server(*pool) as without:
+            for number, document in enumerate(documents):
+                peer.complete(document)
+                saved = peer.post("/slots/0?action=save", {"filename": f"{number}.bin"})
+                if saved["n_saved"] < count:
+                    raise SystemExit(f"the peer saved {saved['n_saved']} tokens only")
+                ask(ours, document)
+                settle(ours)
+            for number in range(rounds):
+                prompt = documents[number % 2] + tokens(1000 + number, 32)
+                start = time.perf_counter()
+                restored = peer.post("/slots/0?action=restore",
+                                     {"filename": f"{number % 2}.bin"})
+                answer = peer.complete(prompt)
+                theirs = time.perf_counter() - start
+                if restored["n_restored"] < count or answer["timings"]["prompt_n"] > 40:
+                    raise SystemExit(f"the peer restored nothing: {restored} {answer['timings']}")
+                loaded, usage, _ = ask(ours, prompt)
+                came_up = usage["spillway"]["tokens"]["nvme"]
+                if came_up < count - 100:
+                    raise SystemExit(f"only {came_up} tokens came from NVMe")
+                computed, _, _ = ask(without, prompt)
+                ratios.append(theirs / loaded)
+                recomputed.append(computed / loaded)
+                print(f"  restored in {loaded * 1000:.0f} ms, by the peer in {theirs * 1000:.0f} "
+                      f"ms (its restore {restored['timings']['restore_ms']:.0f} ms), computed in "
+                      f"{computed * 1000:.0f} ms", flush=True)
+    finally:
+        peer.stop()
+    show("restore of 8,000 tokens and 32 new ones, llama.cpp / Spillway", ratios)
+    show("the same, computed / restored", recomputed)
 
 
 def never(folder, rounds):
@@ -90,7 +186,7 @@ def never(folder, rounds):
 
 
 def stream(server, prompt, max_tokens):
-    """Seconds to the first token and to the end."""
+    """When it was sent, when its first token came, and when it ended."""
     body = json.dumps({"prompt": prompt, "max_tokens": max_tokens, "temperature": 0,
                        "ignore_eos": True, "stream": True}).encode()
     request = urllib.request.Request(server.url + "/v1/completions", body,
@@ -99,38 +195,63 @@ def stream(server, prompt, max_tokens):
     with urllib.request.urlopen(request, timeout=1200) as response:
         for line in response:
             if first is None and line.startswith(b"data: {"):
-                first = time.perf_counter() - start
-    return first, time.perf_counter() - start
+                first = time.perf_counter()
+    return start, first, time.perf_counter()
+
+
+def most_at_once(results):
+    """Of how many streams, at most, the first token was out and the last was not."""
+    changes = sorted([(first, 1) for _, first, _ in results] +
+                     [(end, -1) for _, _, end in results])
+    most = running = 0
+    for _, change in changes:
+        running += change
+        most = max(most, running)
+    return most
 
 
 def turns(folder, _rounds):
-    streams, prompt_tokens, max_tokens = 36, 128, 160
-    # 18 pages a stream at its end, for 12 of them.
-    pool = ("--kv-device-size", str(18 * 12 * 368640), "--max-num-seqs", "64")
+    streams, prompt_tokens, max_tokens = 36, 768, 256
+    # 64 pages a stream at its end, for 12 of them.
+    pool = ("--kv-device-size", str(64 * 12 * 368640), "--max-num-seqs", "64")
     for name, flags in (("device only", pool),
+                        ("with a host tier", (*pool, "--kv-host-size", "2G")),
                         ("with NVMe", (*pool, "--kv-nvme-dir", folder, "--kv-nvme-size", "4G"))):
+        fill, done = [], threading.Event()
         with Server(*flags) as server, \
                 concurrent.futures.ThreadPoolExecutor(streams) as threads:
+
+            def watch():
+                while not done.wait(0.2):
+                    fill.append(server.metric("vllm:kv_cache_usage_perc"))
+
+            watcher = threading.Thread(target=watch)
+            watcher.start()
             start = time.perf_counter()
             results = list(threads.map(
                 lambda number: stream(server, tokens(20_000 + number, prompt_tokens), max_tokens),
                 range(streams)))
             seconds = time.perf_counter() - start
-            firsts = [first for first, _ in results]
-            cache = server.cache()
-            print(f"{name}: {streams * max_tokens / seconds:.0f} tokens/s, first token after "
+            done.set()
+            watcher.join()
+            firsts = [first - begin for begin, first, _ in results]
+            each = [(end - first) / (max_tokens - 1) for _, first, end in results]
+            print(f"{name}: {most_at_once(results)} streams at once, "
+                  f"{streams * max_tokens / seconds:.0f} tokens/s, "
+                  f"{statistics.mean(each) * 1000:.0f} ms a token, first token after "
                   f"{statistics.mean(firsts):.1f} s on average and {max(firsts):.1f} s at worst, "
-                  f"{cache['preemptions']} preemptions", flush=True)
+                  f"pool {statistics.median(fill or [0]) * 100:.0f}% full (median), "
+                  f"{server.cache()['preemptions']} preemptions", flush=True)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--only", choices=("restore", "never", "turns"))
+    parser.add_argument("--only", choices=("restore", "slots", "never", "turns"))
     parser.add_argument("--dir", default="/var/tmp")
     arguments = parser.parse_args()
-    for part in (restore, never, turns):
+    for part in (restore, slots, never, turns):
         if arguments.only not in (None, part.__name__):
             continue
         folder = tempfile.mkdtemp(prefix="spillway-bench-", dir=arguments.dir)

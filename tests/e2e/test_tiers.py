@@ -2,7 +2,8 @@
 
 A mix as of a RAG back end (questions over pairs of documents) and a chat, with a device pool of
 about three requests. What it ought to answer is computed once, without any cache. SPILLWAY_KILLS:
-how often the server is killed (10).
+how often the server is killed (10). SPILLWAY_MIX=full: 20 documents of about 2,500 tokens, 30
+questions over random pairs and a chat of 50 turns, in place of a mix that is quick.
 """
 
 import contextlib
@@ -24,8 +25,12 @@ import store_file
 from harness import BINARY, Server
 
 KILLS = int(os.environ.get("SPILLWAY_KILLS", "10"))
-DEVICE = "16M"  # 45 pages, 720 tokens
-STORE = "128M"
+FULL = os.environ.get("SPILLWAY_MIX") == "full"
+PAGE = 368640  # bytes
+DEVICE_PAGES = 1000 if FULL else 45  # three questions, nearly
+DEVICE = str(DEVICE_PAGES * PAGE)
+STORE = "3G" if FULL else "128M"
+FROM_NVME = 30_000 if FULL else 1500  # tokens that the mix takes from there, at least
 WORDS = ("river stone lantern copper harbour signal orchard winter engine paper market violin "
          "bridge candle forest archive needle planet garden ladder thunder basket mirror castle "
          "window saddle pepper anchor meadow tunnel").split()
@@ -36,8 +41,14 @@ def document(seed, words):
     return f"Document {seed}: " + " ".join(chosen.choice(WORDS) for _ in range(words)) + "."
 
 
-DOCUMENTS = [document(seed, 120) for seed in range(8)]
-PAIRS = [(0, 1), (2, 3), (0, 4), (5, 1), (6, 7), (2, 0), (4, 5), (3, 6), (7, 1)]
+if FULL:
+    DOCUMENTS = [document(seed, 1750 + 40 * seed) for seed in range(20)]
+    PAIRS = [tuple(random.Random(seed).sample(range(20), 2)) for seed in range(30)]
+    TURNS = 50
+else:
+    DOCUMENTS = [document(seed, 120) for seed in range(8)]
+    PAIRS = [(0, 1), (2, 3), (0, 4), (5, 1), (6, 7), (2, 0), (4, 5), (3, 6), (7, 1)]
+    TURNS = 4
 
 
 def question(index):
@@ -67,7 +78,7 @@ class Mix:
             self.steps = [(question(i), None) for i in range(len(PAIRS))]
             self.steps = [(step, self.ask(server, step)) for step, _ in self.steps]
             messages = [{"role": "system", "content": document(77, 100)}]
-            for number in range(4):
+            for number in range(TURNS):
                 text = f"Turn {number}: {document(number, 20)}"
                 messages.append({"role": "user", "content": text})
                 step = turn(messages)
@@ -215,8 +226,8 @@ class Tiers(unittest.TestCase):
 
     def test_answers_with_a_small_device_are_those_without_a_cache(self):
         # play() compared them; here: that they really came from where they were meant to.
-        self.assertGreater(self.full["writes"], 3 * 45, "the mix must not fit the device")
-        self.assertGreater(self.second["nvme"], 1500, (self.first, self.second))
+        self.assertGreater(self.full["writes"], 3 * DEVICE_PAGES, "the mix must not fit the device")
+        self.assertGreater(self.second["nvme"], FROM_NVME, (self.first, self.second))
         self.assertGreater(self.second["nvme"], self.second["computed"])
         self.assertEqual(self.warm["hits"] * 16, self.first["nvme"] + self.second["nvme"])
         self.assertEqual((self.warm["errors"], self.warm["corrupt"]), (0, 0))
@@ -226,10 +237,10 @@ class Tiers(unittest.TestCase):
         with TierServer(self.copy("killed")) as server:
             found = server.cache()["tiers"]["nvme"]
             self.assertGreaterEqual(found["pages"], self.warm["pages"])
-            self.assertEqual(found["used_bytes"], found["pages"] * 368640)
+            self.assertEqual(found["used_bytes"], found["pages"] * PAGE)
             self.assertIn(f"{found['pages']} found", server.nvme_line())
             sums = self.mix.play(server)
-            self.assertGreater(sums["nvme"], 1500, sums)
+            self.assertGreater(sums["nvme"], FROM_NVME, sums)
             self.assertEqual(settle(server)["corrupt"], 0)
 
     def test_clients_at_once_that_do_not_fit_together(self):
@@ -397,7 +408,7 @@ def small_disk(folder, mebibytes):
         except subprocess.CalledProcessError as error:
             raise unittest.SkipTest(f"{command[0]}: {error.stderr.strip()}") from error
     try:
-        yield at
+        yield at, image
     finally:
         # The kernel holds the file for a dead process's ring a moment longer.
         end = time.monotonic() + 20
@@ -410,7 +421,7 @@ def small_disk(folder, mebibytes):
 class FullDisk(unittest.TestCase):
     def test_a_full_disk(self):  # case S9
         with tempfile.TemporaryDirectory() as folder, \
-                small_disk(pathlib.Path(folder), 96) as disk:
+                small_disk(pathlib.Path(folder), 96) as (disk, _):
             said = refused(disk / "kv", size="512M")
             self.assertIn("--kv-nvme-size", said)
             self.assertIn("free", said)
@@ -430,6 +441,25 @@ class FullDisk(unittest.TestCase):
                 reply = Mix.ask(server, question(0))
                 self.assertEqual(answer_of(reply), expected)
                 self.assertGreater(reply["usage"]["spillway"]["tokens"]["nvme"], 0)
+
+
+class FailingDisk(unittest.TestCase):
+    def test_a_disk_that_loses_its_second_half_while_serving(self):  # case S6
+        mix = Mix()
+        with tempfile.TemporaryDirectory() as folder, \
+                small_disk(pathlib.Path(folder), 4096 if FULL else 192) as (disk, image):
+            with TierServer(disk / "kv") as server:
+                mix.play(server)
+                before = settle(server)
+                self.assertEqual(before["errors"], 0)
+                # Blocks behind the end of what the loop device stands on are read with EIO.
+                os.truncate(image, pathlib.Path(image).stat().st_blocks * 512 // 2)
+                mix.play(server)
+                mix.play(server)
+                after = settle(server)
+                self.assertGreater(after["errors"], 0, after)
+                self.assertEqual(server.metric("spillway:tier_errors_total", tier="nvme"),
+                                 after["errors"])
 
 
 if __name__ == "__main__":
