@@ -103,7 +103,7 @@ Result<PageStore::Opened> Opener::make_new(std::shared_ptr<File> file, const Geo
   superblock.area_offset = geometry.area_offset;
   superblock.area_bytes = geometry.area_bytes;
   auto index = std::make_unique<PageIndex>(geometry, superblock.store_id, options.slot_bytes,
-                                           options.page_tokens);
+                                           options.page_tokens, options.band_bytes_min);
   return PageStore::Opened{std::move(file), superblock, geometry, std::move(index), entropy};
 }
 
@@ -114,7 +114,7 @@ Task<PageStore::Opened> Opener::load(std::shared_ptr<File> file, Superblock supe
   IndexLog log(ring, file, superblock);
   const auto report = co_await log.load(loader);
   auto index = std::make_unique<PageIndex>(geometry, superblock.store_id, options.slot_bytes,
-                                           options.page_tokens);
+                                           options.page_tokens, options.band_bytes_min);
   loader.finish(*index);
   const auto took = std::chrono::duration<double, std::milli>(loop.clock().now() - begun);
   spdlog::info("store state=opened pages={} used_bytes={} capacity_bytes={} index_ms={:.1f}",
@@ -191,6 +191,7 @@ Task<Result<std::unique_ptr<BlockStore>>> BlockStore::open(BlockStoreOptions opt
     CHECK(i == 0 || options.slot_bytes[i - 1] < options.slot_bytes[i]);
   }
   CHECK(options.page_tokens <= kSlotTokensMax);
+  CHECK(options.band_bytes_min >= kUnitBytes);
   Opener opener{options, loop, ring};
   auto opened = co_await opener.open();
   if (!opened) co_return opened.error();

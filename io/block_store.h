@@ -60,6 +60,7 @@ struct StoredPage {
   uint32_t codec = 0;
   uint32_t encoded_bytes = 0;
   uint32_t stored_bytes = 0;  // what a read needs room for
+  uint32_t bands = 1;         // page_bands.h
 };
 
 struct BlockStoreOptions {
@@ -67,6 +68,9 @@ struct BlockStoreOptions {
   uint64_t bytes = 0;                // of the whole file set, index included; never more on disk
   std::vector<uint32_t> slot_bytes;  // size classes, ascending multiples of kSectorBytes
   uint32_t page_tokens = 16;         // of the usual page: sizes the index
+  // Pages that no codec made are written in bands of at least so many bytes, so that each can be
+  // read alone: what the disk reads at one go as fast as more.
+  uint32_t band_bytes_min = 32u << 10;
   std::chrono::nanoseconds read_deadline = std::chrono::seconds(2);
   std::chrono::nanoseconds write_deadline = std::chrono::seconds(10);
   // For tools: the store as it is, whatever its size. kNotFound or kCorrupt instead of making one
@@ -117,6 +121,10 @@ class BlockStore {
   // have erased the page. kNotFound: the slot has another generation by now.
   virtual Task<Result<>> get(SlotId slot, uint64_t generation, std::span<std::byte> to,
                              std::shared_ptr<void> owner, StopFlag& stop) = 0;
+  // The same of bands [first, end) of the page alone (page_bands.h), for which `to` has room.
+  virtual Task<Result<>> get_bands(SlotId slot, uint64_t generation, uint32_t first, uint32_t end,
+                                   std::span<std::byte> to, std::shared_ptr<void> owner,
+                                   StopFlag& stop) = 0;
   // The page is invisible from now on; its slot is free again when no read of it is in flight and
   // no crash can bring the page back as another's.
   virtual void erase(SlotId slot, uint64_t generation) = 0;

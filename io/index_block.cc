@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "io/block_store.h"
+#include "io/page_bands.h"
 #include "runtime/check.h"
 
 namespace spillway::io {
@@ -40,15 +41,17 @@ bool visit_space(std::span<const std::byte> bytes, IndexVisitor& visitor) {
 bool visit_page(std::span<const std::byte> bytes, IndexVisitor& visitor) {
   PageRecord record;
   if (!load(bytes, record)) return false;
-  if (record.token_count > kSlotTokensMax || record.band_count != 1) return false;
-  if (IndexPacker::page_record_bytes(record.token_count) != bytes.size()) return false;
+  if (record.token_count > kSlotTokensMax) return false;
+  const size_t bands = record.band_count;
+  if (bands == 0 || bands > kPageBandsMax) return false;
+  if (IndexPacker::page_record_bytes(record.token_count, bands) != bytes.size()) return false;
   const std::byte* at = bytes.data() + sizeof record;
-  uint64_t checksum;
-  std::memcpy(&checksum, at, sizeof checksum);
-  at += sizeof checksum;
+  uint64_t checksums[kPageBandsMax];
+  std::memcpy(checksums, at, bands * sizeof(uint64_t));
+  at += bands * sizeof(uint64_t);
   int32_t tokens[kSlotTokensMax];
   std::memcpy(tokens, at, record.token_count * sizeof(int32_t));
-  visitor.on_page(record, checksum, {tokens, record.token_count});
+  visitor.on_page(record, {checksums, bands}, {tokens, record.token_count});
   return true;
 }
 
@@ -72,8 +75,8 @@ bool visit_record(std::span<const std::byte> bytes, IndexVisitor& visitor) {
 
 }  // namespace
 
-uint32_t IndexPacker::page_record_bytes(size_t tokens) {
-  return round_up_8(sizeof(PageRecord) + sizeof(uint64_t) + tokens * sizeof(int32_t));
+uint32_t IndexPacker::page_record_bytes(size_t tokens, size_t bands) {
+  return round_up_8(sizeof(PageRecord) + bands * sizeof(uint64_t) + tokens * sizeof(int32_t));
 }
 
 uint32_t IndexPacker::space_record_bytes(size_t identity_bytes) {
@@ -111,17 +114,20 @@ void IndexPacker::add_space(uint32_t id, std::string_view identity) {
   std::memcpy(at + sizeof record, identity.data(), identity.size());
 }
 
-void IndexPacker::add_page(PageRecord record, uint64_t checksum, std::span<const int32_t> tokens) {
+void IndexPacker::add_page(PageRecord record, std::span<const uint64_t> checksums,
+                           std::span<const int32_t> tokens) {
   CHECK(tokens.size() <= kSlotTokensMax);
+  CHECK(!checksums.empty());
+  CHECK(checksums.size() <= kPageBandsMax);
   record.header.type = static_cast<uint16_t>(RecordType::kPage);
-  record.header.bytes = static_cast<uint16_t>(page_record_bytes(tokens.size()));
+  record.header.bytes = static_cast<uint16_t>(page_record_bytes(tokens.size(), checksums.size()));
   record.token_count = static_cast<uint16_t>(tokens.size());
-  record.band_count = 1;
+  record.band_count = static_cast<uint16_t>(checksums.size());
   std::byte* at = append(record.header.bytes);
   std::memcpy(at, &record, sizeof record);
-  std::memcpy(at + sizeof record, &checksum, sizeof checksum);
+  std::memcpy(at + sizeof record, checksums.data(), checksums.size_bytes());
   std::copy_n(reinterpret_cast<const std::byte*>(tokens.data()), tokens.size_bytes(),
-              at + sizeof record + sizeof checksum);
+              at + sizeof record + checksums.size_bytes());
 }
 
 void IndexPacker::add_tombstone(uint32_t slot, uint64_t generation) {

@@ -26,7 +26,8 @@ class IndexPacker {
  public:
   void add_space(uint32_t id, std::string_view identity);
   // Lengths and type in `record` are filled in.
-  void add_page(PageRecord record, uint64_t checksum, std::span<const int32_t> tokens);
+  void add_page(PageRecord record, std::span<const uint64_t> checksums,
+                std::span<const int32_t> tokens);
   void add_tombstone(uint32_t slot, uint64_t generation);
 
   uint64_t blocks() const { return bytes_.size() / kIndexBlockBytes; }
@@ -36,7 +37,7 @@ class IndexPacker {
   SectorBuffer seal(const IndexStamp& stamp, uint64_t first_index, uint64_t count);
 
   // What a record takes, block borders aside.
-  static uint32_t page_record_bytes(size_t tokens);
+  static uint32_t page_record_bytes(size_t tokens, size_t bands);
   static uint32_t space_record_bytes(size_t identity_bytes);
 
  private:
@@ -50,8 +51,9 @@ class IndexPacker {
 class IndexVisitor {
  public:
   virtual void on_space(uint32_t id, std::string_view identity) = 0;
-  // `tokens` has record.token_count of them, read or not by the caller's leave.
-  virtual void on_page(const PageRecord& record, uint64_t checksum,
+  // `checksums` has record.band_count of them, 1 to kPageBandsMax; `tokens` record.token_count,
+  // read or not by the caller's leave.
+  virtual void on_page(const PageRecord& record, std::span<const uint64_t> checksums,
                        std::span<const int32_t> tokens) = 0;
   virtual void on_tombstone(uint32_t slot, uint64_t generation) = 0;
 

@@ -11,10 +11,11 @@ void IndexLoader::on_space(uint32_t id, std::string_view identity) {
   space.identity = identity;
 }
 
-void IndexLoader::on_page(const PageRecord& record, uint64_t checksum,
+void IndexLoader::on_page(const PageRecord& record, std::span<const uint64_t> checksums,
                           std::span<const int32_t> tokens) {
   const bool can_be = record.stored_bytes > 0 && record.stored_bytes % kSectorBytes == 0 &&
                       record.encoded_bytes <= record.stored_bytes &&
+                      checksums.size() <= record.stored_bytes / kUnitBytes &&
                       record.stored_bytes <= uint64_t{record.slot_units} * kUnitBytes &&
                       spaces_.contains(record.space);
   if (!can_be) {
@@ -36,7 +37,7 @@ void IndexLoader::on_page(const PageRecord& record, uint64_t checksum,
   page->codec = record.codec;
   page->encoded_bytes = record.encoded_bytes;
   page->stored_bytes = record.stored_bytes;
-  page->checksum = checksum;
+  page->checksums.assign(checksums.begin(), checksums.end());
   page->tokens.assign(tokens.begin(), tokens.end());
   pages_[record.slot] = Found{std::move(page), record.space};
 }

@@ -18,7 +18,7 @@ class IndexLoader final : public IndexVisitor {
   explicit IndexLoader(uint32_t area_units) : area_units_(area_units) {}
 
   void on_space(uint32_t id, std::string_view identity) override;
-  void on_page(const PageRecord& record, uint64_t checksum,
+  void on_page(const PageRecord& record, std::span<const uint64_t> checksums,
                std::span<const int32_t> tokens) override;
   void on_tombstone(uint32_t slot, uint64_t generation) override;
 

@@ -160,6 +160,7 @@ Task<Result<>> IndexLog::write_snapshot(Source source, Geometry geometry, uint64
   auto done = co_await make_current_durable();
   if (!done) co_return done.error();
   Superblock next = current_;
+  next.version = kFormatVersion;
   next.sequence = next_sequence();
   next.epoch += attempts_;
   next.snapshot_id = snapshot_id;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "io/page_bands.h"
 #include "runtime/check.h"
 
 namespace spillway::io {
@@ -24,9 +25,11 @@ std::vector<uint32_t> class_units(const std::vector<uint32_t>& slot_bytes) {
 }  // namespace
 
 PageIndex::PageIndex(const Geometry& geometry, const uint64_t (&store_id)[2],
-                     const std::vector<uint32_t>& slot_bytes, uint32_t page_tokens)
+                     const std::vector<uint32_t>& slot_bytes, uint32_t page_tokens,
+                     uint32_t band_bytes_min)
     : store_id_{store_id[0], store_id[1]},
-      page_record_bytes_(IndexPacker::page_record_bytes(page_tokens)),
+      page_tokens_(page_tokens),
+      band_bytes_min_(band_bytes_min),
       // A record starts a new block only where it does not fit: any two neighbouring blocks hold
       // more than one block's room. So half of a region's room always suffices.
       index_bytes_max_(geometry.region_blocks() / 2 * kIndexBlockRoom),
@@ -41,9 +44,13 @@ uint64_t PageIndex::free_slots(uint32_t payload_bytes) const {
   const auto size_class = space_.class_of(units_of(payload_bytes));
   if (!size_class) return 0;
   const uint64_t index_bytes = index_bytes_ - index_bytes_leaving_;
-  const uint64_t records =
-      (index_bytes_max_ - std::min(index_bytes_max_, index_bytes)) / page_record_bytes_;
+  const uint64_t record = IndexPacker::page_record_bytes(page_tokens_, bands_of(0, payload_bytes));
+  const uint64_t records = (index_bytes_max_ - std::min(index_bytes_max_, index_bytes)) / record;
   return std::min(space_soon_.free_slots(*size_class), records);
+}
+
+uint32_t PageIndex::bands_of(uint32_t codec, uint64_t payload_bytes) const {
+  return codec != 0 ? 1 : bands_for(static_cast<uint32_t>(payload_bytes), band_bytes_min_);
 }
 
 IndexedSpace* PageIndex::space_named(std::string_view identity) {
@@ -65,12 +72,13 @@ IndexedPage* PageIndex::add(const PageName& name, const PagePayload& payload, ui
   CHECK(name.tokens.size() <= kSlotTokensMax);
   const auto size_class = space_.class_of(units_of(payload.bytes.size()));
   CHECK(size_class.has_value());
-  uint64_t record_bytes = IndexPacker::page_record_bytes(name.tokens.size());
+  const uint32_t bands = bands_of(payload.codec, payload.bytes.size());
+  uint64_t index_bytes = IndexPacker::page_record_bytes(name.tokens.size(), bands);
   const auto known = spaces_.find(name.space);
   if (known == spaces_.end() || known->second->pages == 0) {
-    record_bytes += IndexPacker::space_record_bytes(name.space.size());
+    index_bytes += IndexPacker::space_record_bytes(name.space.size());
   }
-  if (!index_has_room(record_bytes)) return nullptr;
+  if (!index_has_room(index_bytes)) return nullptr;
   const auto slot = space_.take(*size_class);
   if (!slot) return nullptr;
 
@@ -87,19 +95,24 @@ IndexedPage* PageIndex::add(const PageName& name, const PagePayload& payload, ui
   page->stored_bytes = static_cast<uint32_t>(payload.bytes.size());
   page->space = space_named(name.space);
   page->tokens.assign(name.tokens.begin(), name.tokens.end());
-  page->checksum = checksum(*page, payload.bytes);
+  page->checksums.resize(bands);
+  for (uint32_t band = 0; band < bands; ++band) {
+    const ByteRange range = bytes_of_bands(page->stored_bytes, bands, band, band + 1);
+    page->checksums[band] =
+        checksum(*page, band, payload.bytes.subspan(range.begin, range.end - range.begin));
+  }
   IndexedPage* added = page.get();
   enter(std::move(page));
   return added;
 }
 
 bool PageIndex::restore(std::unique_ptr<IndexedPage> page, const IndexedSpace& space) {
-  uint64_t record_bytes = IndexPacker::page_record_bytes(page->tokens.size());
+  uint64_t index_bytes = record_bytes(*page);
   const auto known = spaces_.find(space.identity);
   if (known == spaces_.end()) {
-    record_bytes += IndexPacker::space_record_bytes(space.identity.size());
+    index_bytes += IndexPacker::space_record_bytes(space.identity.size());
   }
-  if (!index_has_room(record_bytes)) return false;
+  if (!index_has_room(index_bytes)) return false;
   if (!space_.claim(page->slot, page->units)) return false;
   page->state = State::kLive;
   page->space = space_named(space.identity);
@@ -109,7 +122,7 @@ bool PageIndex::restore(std::unique_ptr<IndexedPage> page, const IndexedSpace& s
 }
 
 void PageIndex::enter(std::unique_ptr<IndexedPage> page) {
-  index_bytes_ += IndexPacker::page_record_bytes(page->tokens.size());
+  index_bytes_ += record_bytes(*page);
   if (page->space->pages++ == 0) {
     index_bytes_ += IndexPacker::space_record_bytes(page->space->identity.size());
   }
@@ -153,7 +166,7 @@ void PageIndex::erase(IndexedPage& page) {
 
 void PageIndex::leave(const IndexedPage& page) {
   ++leaving_;
-  index_bytes_leaving_ += IndexPacker::page_record_bytes(page.tokens.size());
+  index_bytes_leaving_ += record_bytes(page);
   space_soon_.release(page.slot, page.units);
 }
 
@@ -179,9 +192,8 @@ void PageIndex::unpin(IndexedPage& page) {
 void PageIndex::free_if_idle(IndexedPage& page) {
   if (page.state != State::kGone || page.operations > 0) return;
   space_.release(page.slot, page.units);
-  const uint32_t record_bytes = IndexPacker::page_record_bytes(page.tokens.size());
-  index_bytes_ -= record_bytes;
-  index_bytes_leaving_ -= record_bytes;
+  index_bytes_ -= record_bytes(page);
+  index_bytes_leaving_ -= record_bytes(page);
   CHECK(page.space->pages > 0);
   if (--page.space->pages == 0) {
     index_bytes_ -= IndexPacker::space_record_bytes(page.space->identity.size());
@@ -192,7 +204,8 @@ void PageIndex::free_if_idle(IndexedPage& page) {
   pages_.erase(page.slot);
 }
 
-uint64_t PageIndex::checksum(const IndexedPage& page, std::span<const std::byte> bytes) const {
+uint64_t PageIndex::checksum(const IndexedPage& page, uint32_t band,
+                             std::span<const std::byte> bytes) const {
   PageIdentity identity{};
   std::copy_n(store_id_, 2, identity.store_id);
   identity.generation = page.generation;
@@ -207,8 +220,25 @@ uint64_t PageIndex::checksum(const IndexedPage& page, std::span<const std::byte>
   identity.codec = page.codec;
   identity.encoded_bytes = page.encoded_bytes;
   identity.stored_bytes = page.stored_bytes;
-  const uint64_t seed = XXH3_64bits(&identity, sizeof identity);
+  uint64_t seed = XXH3_64bits(&identity, sizeof identity);
+  if (page.checksums.size() > 1) {
+    const BandIdentity of_band{
+        .page = seed, .band = band, .band_count = static_cast<uint32_t>(page.checksums.size())};
+    seed = XXH3_64bits(&of_band, sizeof of_band);
+  }
   return XXH3_64bits_withSeed(bytes.data(), bytes.size(), seed);
+}
+
+bool PageIndex::verifies(const IndexedPage& page, uint32_t first, uint32_t end,
+                         std::span<const std::byte> bytes) const {
+  const auto bands = static_cast<uint32_t>(page.checksums.size());
+  const uint32_t begin = bytes_of_bands(page.stored_bytes, bands, first, end).begin;
+  for (uint32_t band = first; band < end; ++band) {
+    const ByteRange range = bytes_of_bands(page.stored_bytes, bands, band, band + 1);
+    const auto of_band = bytes.subspan(range.begin - begin, range.end - range.begin);
+    if (checksum(page, band, of_band) != page.checksums[band]) return false;
+  }
+  return true;
 }
 
 StoredPage PageIndex::stored_page(const IndexedPage& page) {
@@ -224,6 +254,7 @@ StoredPage PageIndex::stored_page(const IndexedPage& page) {
   stored.codec = page.codec;
   stored.encoded_bytes = page.encoded_bytes;
   stored.stored_bytes = page.stored_bytes;
+  stored.bands = static_cast<uint32_t>(page.checksums.size());
   return stored;
 }
 
@@ -244,7 +275,7 @@ void PageIndex::pack(const IndexedPage& page, IndexPacker& into, uint64_t snapsh
   record.codec = page.codec;
   record.encoded_bytes = page.encoded_bytes;
   record.stored_bytes = page.stored_bytes;
-  into.add_page(record, page.checksum, page.tokens);
+  into.add_page(record, page.checksums, page.tokens);
 }
 
 void PageIndex::forget_unused_spaces() {
@@ -268,7 +299,7 @@ std::string PageIndex::check_integrity() const {
     staying += leaves ? 0 : page->units;
     live += page->state == State::kLive ? 1 : 0;
     leaving += leaves ? 1 : 0;
-    index_bytes += IndexPacker::page_record_bytes(page->tokens.size());
+    index_bytes += record_bytes(*page);
     ++pages_in[page->space];
   }
   if (units + space_.free_units() != space_.units()) return "used and free units are not all units";

@@ -50,7 +50,7 @@ struct IndexedPage {
   uint64_t generation = 0;
   uint64_t key[2] = {}, parent[2] = {};
   uint32_t position = 0, group = 0, codec = 0, encoded_bytes = 0, stored_bytes = 0;
-  uint64_t checksum = 0;
+  std::vector<uint64_t> checksums{0};  // (band)
   IndexedSpace* space = nullptr;
   std::vector<int32_t> tokens;
 };
@@ -59,7 +59,7 @@ class PageIndex {
  public:
   // `slot_bytes`: the size classes.
   PageIndex(const Geometry& geometry, const uint64_t (&store_id)[2],
-            const std::vector<uint32_t>& slot_bytes, uint32_t page_tokens);
+            const std::vector<uint32_t>& slot_bytes, uint32_t page_tokens, uint32_t band_bytes_min);
 
   // Puts a page that was read from the index where it lies. False: it does not fit there.
   bool restore(std::unique_ptr<IndexedPage> page, const IndexedSpace& space);
@@ -93,8 +93,11 @@ class PageIndex {
   }
   uint64_t freed() const { return freed_; }  // slots, since it was made
 
-  // Seeded with all that the page is, and where; over its stored bytes.
-  uint64_t checksum(const IndexedPage& page, std::span<const std::byte> bytes) const;
+  // Of one band: seeded with all that the page is, and where; over the band's bytes.
+  uint64_t checksum(const IndexedPage& page, uint32_t band, std::span<const std::byte> bytes) const;
+  // Whether these are the bytes of bands [first, end) of the page.
+  bool verifies(const IndexedPage& page, uint32_t first, uint32_t end,
+                std::span<const std::byte> bytes) const;
   static StoredPage stored_page(const IndexedPage& page);
 
   void pack(const IndexedPage& page, IndexPacker& into, uint64_t snapshot_id) const;
@@ -108,14 +111,20 @@ class PageIndex {
   using Pages = std::map<uint32_t, std::unique_ptr<IndexedPage>>;  // by first unit
 
   IndexedSpace* space_named(std::string_view identity);
+  static uint32_t record_bytes(const IndexedPage& page) {
+    return IndexPacker::page_record_bytes(page.tokens.size(), page.checksums.size());
+  }
+  // Pages that a codec made have one band.
+  uint32_t bands_of(uint32_t codec, uint64_t payload_bytes) const;
   bool index_has_room(uint64_t bytes) const { return index_bytes_ + bytes <= index_bytes_max_; }
   void enter(std::unique_ptr<IndexedPage> page);
   void leave(const IndexedPage& page);
   void free_if_idle(IndexedPage& page);
 
   const uint64_t store_id_[2];
-  const uint32_t page_record_bytes_;  // of a page of the usual length
-  const uint64_t index_bytes_max_;    // so that a snapshot always fits its region
+  const uint32_t page_tokens_;  // of a page of the usual length
+  const uint32_t band_bytes_min_;
+  const uint64_t index_bytes_max_;  // so that a snapshot always fits its region
   SlotSpace space_;
   SlotSpace space_soon_;  // as space_ will be when all that is leaving has left
   Pages pages_;

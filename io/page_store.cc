@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "io/page_bands.h"
 #include "io/page_store_ops.h"
 #include "runtime/check.h"
 
@@ -51,11 +52,12 @@ void PageStore::unpin(uint32_t slot, uint64_t generation) {
   wake_waiters();
 }
 
-Transfer PageStore::transfer_of(IndexedPage& page, std::span<std::byte> memory,
+// `at`: where in the page.
+Transfer PageStore::transfer_of(IndexedPage& page, uint64_t at, std::span<std::byte> memory,
                                 std::shared_ptr<void> owner, std::chrono::nanoseconds patience) {
   Transfer transfer;
   transfer.file = file_;
-  transfer.offset = geometry_.area_offset + uint64_t{page.slot} * kUnitBytes;
+  transfer.offset = geometry_.area_offset + uint64_t{page.slot} * kUnitBytes + at;
   transfer.memory = memory;
   transfer.owner = pin(page, std::move(owner));
   transfer.deadline = loop_.clock().now() + patience;
@@ -148,7 +150,7 @@ Task<Result<>> PageStore::write_page(IndexedPage* page, std::span<std::byte> byt
                                      std::shared_ptr<void> owner, StopFlag& stop) {
   for (int attempt = 0;; ++attempt) {
     auto written =
-        co_await ring_.write(transfer_of(*page, bytes, owner, options_.write_deadline), stop);
+        co_await ring_.write(transfer_of(*page, 0, bytes, owner, options_.write_deadline), stop);
     if (written) co_return Result<>();
     const ErrorCode code = written.error().code;
     if (code == ErrorCode::kCancelled) co_return written.error();
@@ -191,12 +193,22 @@ Task<Result<>> PageStore::commit(IndexedPage* page, uint64_t flush_failures, boo
 
 Task<Result<>> PageStore::get(SlotId slot, uint64_t generation, std::span<std::byte> to,
                               std::shared_ptr<void> owner, StopFlag& stop) {
+  const IndexedPage* page = index_->find_live(static_cast<uint32_t>(slot), generation);
+  const auto bands = page == nullptr ? 1 : static_cast<uint32_t>(page->checksums.size());
+  return get_bands(slot, generation, 0, bands, to, std::move(owner), stop);
+}
+
+Task<Result<>> PageStore::get_bands(SlotId slot, uint64_t generation, uint32_t first, uint32_t end,
+                                    std::span<std::byte> to, std::shared_ptr<void> owner,
+                                    StopFlag& stop) {
   const Call call(*this);
   const auto first_unit = static_cast<uint32_t>(slot);
   IndexedPage* page = index_->find_live(first_unit, generation);
   if (page == nullptr) co_return gone();
-  CHECK(to.size() == page->stored_bytes);
-  Transfer transfer = transfer_of(*page, to, std::move(owner), options_.read_deadline);
+  const auto bands = static_cast<uint32_t>(page->checksums.size());
+  const ByteRange range = bytes_of_bands(page->stored_bytes, bands, first, end);
+  CHECK(to.size() == range.end - range.begin);
+  Transfer transfer = transfer_of(*page, range.begin, to, std::move(owner), options_.read_deadline);
   const auto read = co_await ring_.read(std::move(transfer), stop);
   if (!read) {
     read_failed(first_unit, generation, read.error());
@@ -204,13 +216,13 @@ Task<Result<>> PageStore::get(SlotId slot, uint64_t generation, std::span<std::b
   }
   page = index_->find_live(first_unit, generation);
   if (page == nullptr) co_return gone();
-  if (index_->checksum(*page, to) != page->checksum) {
+  if (!index_->verifies(*page, first, end, to)) {
     ++counts_.corrupt;
     erase_page(*page);
     co_return Error{ErrorCode::kCorrupt, "a page's bytes on disk do not verify"};
   }
   page->read_errors = 0;
-  page->scrubbed_in = scrub_round_;
+  if (first == 0 && end == bands) page->scrubbed_in = scrub_round_;
   co_return Result<>();
 }
 

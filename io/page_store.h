@@ -51,6 +51,9 @@ class PageStore final : public BlockStore {
                                StopFlag& stop) override;
   Task<Result<>> get(SlotId slot, uint64_t generation, std::span<std::byte> to,
                      std::shared_ptr<void> owner, StopFlag& stop) override;
+  Task<Result<>> get_bands(SlotId slot, uint64_t generation, uint32_t first, uint32_t end,
+                           std::span<std::byte> to, std::shared_ptr<void> owner,
+                           StopFlag& stop) override;
   void erase(SlotId slot, uint64_t generation) override;
   uint64_t free_slots(uint32_t payload_bytes) const override;
   Task<bool> scrub_one(StopFlag& stop) override;
@@ -81,8 +84,8 @@ class PageStore final : public BlockStore {
 
   std::shared_ptr<void> pin(IndexedPage& page, std::shared_ptr<void> owner);
   void unpin(uint32_t slot, uint64_t generation);
-  Transfer transfer_of(IndexedPage& page, std::span<std::byte> memory, std::shared_ptr<void> owner,
-                       std::chrono::nanoseconds patience);
+  Transfer transfer_of(IndexedPage& page, uint64_t at, std::span<std::byte> memory,
+                       std::shared_ptr<void> owner, std::chrono::nanoseconds patience);
 
   std::optional<Error> refusal(const PageName& name, const PagePayload& payload) const;
   Error read_only_error() const { return {read_only_code_, why_read_only_}; }

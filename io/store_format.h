@@ -12,7 +12,9 @@ namespace spillway::io {
 
 static_assert(std::endian::native == std::endian::little, "the store's format is little-endian");
 
-inline constexpr uint32_t kFormatVersion = 1;
+inline constexpr uint32_t kFormatVersion = 2;
+// Version 1 is this one with one band in every page.
+inline constexpr uint32_t kOldestFormatVersion = 1;
 inline constexpr char kSuperblockMagic[8] = {'S', 'P', 'I', 'L', 'L', 'K', 'V', '\n'};
 inline constexpr uint32_t kIndexBlockMagic = 0x58495053;  // "SPIX"
 inline constexpr uint32_t kUnitBytes = kSectorBytes;      // slots begin and end on it
@@ -114,7 +116,7 @@ struct PageRecord {  // band_count uint64_t checksums follow, then token_count i
   uint32_t encoded_bytes;
   uint32_t stored_bytes;
   uint16_t token_count;
-  uint16_t band_count;  // 1 in this version: one checksum over all stored bytes
+  uint16_t band_count;  // 1 to kPageBandsMax (page_bands.h)
 };
 static_assert(offsetof(PageRecord, space) == 4);
 static_assert(offsetof(PageRecord, slot) == 8);
@@ -140,8 +142,8 @@ static_assert(offsetof(TombstoneRecord, slot) == 4);
 static_assert(offsetof(TombstoneRecord, generation) == 8);
 static_assert(sizeof(TombstoneRecord) == 16);
 
-// What a page's checksum is seeded with: XXH3-64 of this struct. So bytes verify only in the slot,
-// store and generation that they were written for, as the page that they are.
+// What the checksum of a page of one band is seeded with: XXH3-64 of this struct. So bytes verify
+// only in the slot, store and generation that they were written for, as the page that they are.
 struct PageIdentity {
   uint64_t store_id[2];
   uint64_t generation;
@@ -158,5 +160,14 @@ struct PageIdentity {
 };
 static_assert(offsetof(PageIdentity, slot) == 80);
 static_assert(sizeof(PageIdentity) == 104);
+
+// Of more than one, each band's is seeded with XXH3-64 of this.
+struct BandIdentity {
+  uint64_t page;  // XXH3-64 of PageIdentity
+  uint32_t band;
+  uint32_t band_count;
+};
+static_assert(offsetof(BandIdentity, band) == 8);
+static_assert(sizeof(BandIdentity) == 16);
 
 }  // namespace spillway::io

@@ -105,10 +105,11 @@ Result<Superblock> read_superblock(std::span<const std::byte> sector, uint64_t f
   if (std::memcmp(found.magic, kSuperblockMagic, sizeof found.magic) != 0) {
     return damaged("does not begin as one does");
   }
-  if (found.version != kFormatVersion) {
+  if (found.version < kOldestFormatVersion || found.version > kFormatVersion) {
     return Error{ErrorCode::kUnsupported,
                  "the store has format version " + std::to_string(found.version) +
-                     "; this program reads version " + std::to_string(kFormatVersion)};
+                     "; this program reads versions " + std::to_string(kOldestFormatVersion) +
+                     " to " + std::to_string(kFormatVersion)};
   }
   std::byte copy[kSectorBytes];
   std::memcpy(copy, sector.data(), sizeof copy);
