@@ -223,7 +223,8 @@ def turns(folder, _rounds):
 
             def watch():
                 while not done.wait(0.2):
-                    fill.append(server.metric("vllm:kv_cache_usage_perc"))
+                    free = server.metric("spillway:kv_pages", state="free")
+                    fill.append(1 - free / server.metric("spillway:kv_pages_capacity"))
 
             watcher = threading.Thread(target=watch)
             watcher.start()
