@@ -12,6 +12,7 @@ namespace {
 constexpr std::chrono::microseconds kMovePause(500);  // between looks at pages that are moving
 constexpr uint32_t kMoveLooksMax = 20;                // of one load
 constexpr std::chrono::milliseconds kWatchPause(5);
+constexpr uint32_t kComputeAhead = 256;  // tokens of a path that is loading, in one step
 
 }  // namespace
 
@@ -226,7 +227,9 @@ uint32_t Tiers::compute_until(Load& load, uint32_t size, double compute_price) {
     if (load.at(first).state == Load::State::kReady && !load.whole) return first * page_tokens;
     const uint32_t computed = meet(load, first, compute_price) - first;
     uint32_t meeting = first;
-    for (uint32_t left = computed; left > 0 && meeting < load.end(); ++meeting) {
+    // A chunk cannot be taken back, and rates change: the plan is made anew before the next.
+    const uint32_t last = std::min(load.end(), next + kComputeAhead / page_tokens);
+    for (uint32_t left = computed; left > 0 && meeting < last; ++meeting) {
       const Load::State state = load.at(meeting).state;
       left -= state == Load::State::kPlanned || state == Load::State::kMoving;
     }

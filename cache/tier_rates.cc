@@ -23,28 +23,39 @@ void TransferRate::advance(Clock::TimePoint now) {
 }
 
 void TransferRate::began(Clock::TimePoint now, uint64_t bytes) {
+  if (in_flight_ == 0) take_sample();
   advance(now);
-  if (in_flight_ == 0) progress_ = now;
+  if (in_flight_ == 0) {
+    progress_ = now;
+    ramp_ = ramp_ || done_bytes_ == 0;
+  }
   in_flight_ += bytes;
+  if (ramp_) wanted_bytes_ = std::max(wanted_bytes_, in_flight_);
 }
 
 void TransferRate::ended(Clock::TimePoint now, uint64_t bytes, bool whole) {
+  if (now - progress_ > kTogether || progress_busy_s_ > kLongBunchSeconds) take_sample();
   advance(now);
   CHECK(in_flight_ >= bytes);
   in_flight_ -= bytes;
   progress_ = now;
+  progress_busy_s_ = busy_s_;
   if (whole) done_bytes_ += bytes;
-  if (done_bytes_ < kSampleBytes && busy_s_ < kSampleSeconds) return;
-  if (done_bytes_ == 0 && !measured_) {  // a failure tells nothing of a speed never seen
-    busy_s_ = 0;
-    return;
-  }
-  const double sample = static_cast<double>(done_bytes_) / std::max(busy_s_, 1e-6);
-  rate_ = measured_ ? (1 - kNewest) * rate_ + kNewest * sample : sample;
-  rate_ = std::max(rate_, 1.0);
+}
+
+// Of what has ended so far, and of the time up to the last end.
+void TransferRate::take_sample() {
+  const bool enough = done_bytes_ >= wanted_bytes_ && progress_busy_s_ >= kSampleSeconds;
+  if (!enough && progress_busy_s_ < kLongestSeconds) return;
+  const double sample = static_cast<double>(done_bytes_) / progress_busy_s_;
+  busy_s_ -= progress_busy_s_;
+  progress_busy_s_ = 0;
+  if (done_bytes_ == 0 && !measured_) return;  // a failure tells nothing of a speed never seen
+  rate_ = std::max(measured_ ? (1 - kNewest) * rate_ + kNewest * sample : sample, 1.0);
   measured_ = true;
-  busy_s_ = 0;
   done_bytes_ = 0;
+  wanted_bytes_ = kSampleBytes;
+  ramp_ = false;
 }
 
 double TransferRate::bytes_per_s(Clock::TimePoint now) const {

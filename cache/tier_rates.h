@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 
 #include "runtime/clock.h"
@@ -12,6 +13,11 @@ namespace spillway::cache {
 // newer samples weighing more. What is in flight longer than it should be lowers the estimate at
 // once, so a stalled disk looks slow before its first operation has ended. While nothing is asked
 // of it, a low estimate drifts back to the first guess, so that a tier is tried again.
+//
+// A tier that was idle is silent at first, for as long as all that was begun at once takes, and
+// then ends much of it at one moment. So its first sample holds as many bytes as were in flight,
+// and what ends at one moment belongs to one sample: else one page that came after a long queue
+// would stand for a slow disk, and those right behind it for one without limit.
 class TransferRate {
  public:
   explicit TransferRate(double guess_bytes_per_s)
@@ -25,20 +31,28 @@ class TransferRate {
 
  private:
   static constexpr uint64_t kSampleBytes = 1u << 20;
-  static constexpr double kSampleSeconds = 0.005;
-  static constexpr double kNewest = 0.3;  // weight of the newest sample
+  static constexpr double kSampleSeconds = 0.002;  // at least, and so many bytes
+  static constexpr double kLongestSeconds = 0.05;  // then anything that ended makes a sample
+  static constexpr double kNewest = 0.3;           // weight of the newest sample
   static constexpr double kDriftSeconds = 30;
 
+  static constexpr Clock::Duration kTogether = std::chrono::microseconds(100);
+  static constexpr double kLongBunchSeconds = 0.005;  // a fast tier never pauses
+
   void advance(Clock::TimePoint now);
+  void take_sample();
 
   const double guess_;
   double rate_;
   bool measured_ = false;
   uint64_t in_flight_ = 0;
-  double busy_s_ = 0;            // since the last sample
-  uint64_t done_bytes_ = 0;      // since the last sample
-  Clock::TimePoint marked_{};    // busy time is counted up to here
-  Clock::TimePoint progress_{};  // something ended, or the tier got busy
+  uint64_t wanted_bytes_ = kSampleBytes;  // of the sample that is being taken
+  bool ramp_ = false;                     // it began when the tier was idle
+  double busy_s_ = 0;                     // since the last sample
+  double progress_busy_s_ = 0;            // of it, up to the last end
+  uint64_t done_bytes_ = 0;               // since the last sample
+  Clock::TimePoint marked_{};             // busy time is counted up to here
+  Clock::TimePoint progress_{};           // something ended, or the tier got busy
 };
 
 // Seconds that prefill takes per token, by the token's position: attention makes later ones dearer.
