@@ -1,8 +1,10 @@
-// The model test's commands, decoded from bytes: the first byte is the cache's shape, then four
-// bytes a command. A difference from the naive model, a broken invariant or a CHECK aborts.
+// The model test's commands, decoded from bytes: the first byte is the cache's shape and its
+// eviction policy, then four bytes a command. A difference from the naive model, a broken invariant
+// or a CHECK aborts.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <iterator>
 #include <vector>
 
 #include "command_driver.h"
@@ -24,10 +26,17 @@ const std::vector<CacheShape>& shapes() {
       {.windows = {0, 32}, .capacity = {80, 60}, .key_mode = KeyMode::kConstant},
       {.windows = {0, 32}, .capacity = {30, 20}, .prefix_caching = false},
       {.windows = {0}, .capacity = {60}},
-      {.windows = {0, 32}, .capacity = {30, 14}, .policy = EvictionPolicyKind::kValue},
-      {.windows = {0}, .capacity = {20}, .policy = EvictionPolicyKind::kS3Fifo},
   };
   return made;
+}
+
+constexpr EvictionPolicyKind kPolicies[] = {EvictionPolicyKind::kLru, EvictionPolicyKind::kS3Fifo,
+                                            EvictionPolicyKind::kValue};
+
+CacheShape shape_of(uint8_t byte) {
+  CacheShape shape = shapes()[byte % shapes().size()];
+  shape.policy = kPolicies[byte / shapes().size() % std::size(kPolicies)];
+  return shape;
 }
 
 constexpr size_t kCommandsMax = 150;
@@ -36,7 +45,7 @@ constexpr size_t kCommandsMax = 150;
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
-  const CacheShape& shape = shapes()[data[0] % shapes().size()];
+  const CacheShape shape = shape_of(data[0]);
   std::vector<Command> commands;
   for (size_t at = 1; at + 4 <= size && commands.size() < kCommandsMax; at += 4) {
     const auto op = static_cast<Op>(data[at] % static_cast<uint8_t>(Op::kCount));

@@ -10,8 +10,8 @@
 #include <deque>
 #include <string>
 
+#include "fuzz/tokenizer_checks.h"
 #include "model/byte_alphabet.h"
-#include "model/text_stream.h"
 #include "model/tokenizer.h"
 #include "model/tokenizer_data.h"
 #include "model/utf8.h"
@@ -106,31 +106,9 @@ Vocabulary read_vocabulary(Reader& reader) {
   return vocabulary;
 }
 
-// Streamed, the tokens give what decode() gives, but for invalid bytes.
-void check_stream(const Tokenizer& tokenizer, const std::vector<TokenId>& tokens) {
-  TextStream stream(tokenizer, {}, TextStreamOptions{.at_text_start = true});
-  std::string streamed;
-  for (const TokenId token : tokens) streamed += stream.push(token).text;
-  streamed += stream.flush();
-  std::string valid;
-  append_valid_utf8(valid, tokenizer.decode(tokens, false), true);
-  CHECK(streamed == valid);
-}
-
 void check_text(const Tokenizer& tokenizer, const Vocabulary& vocabulary, const std::string& text) {
-  for (const bool parse_special : {false, true}) {
-    for (const bool add_special : {false, true}) {
-      const auto tokens = tokenizer.encode(text, {add_special, parse_special});
-      for (const TokenId token : tokens) {
-        CHECK(token >= 0);
-        CHECK(static_cast<uint32_t>(token) < tokenizer.vocabulary());
-      }
-      check_stream(tokenizer, tokens);
-    }
-  }
-  const auto plain = tokenizer.encode(text, {.add_special = false, .parse_special = false});
+  const std::vector<TokenId> plain = check_encoding(tokenizer, text);
   bool lossless = vocabulary.data.model_name.empty();
-  for (const TokenId token : plain) CHECK(!tokenizer.is_control(token));
   // SPM puts a space behind a user-defined token, and writes U+2581 for a space.
   if (vocabulary.data.model == "llama") {
     lossless = lossless && text.find("\xE2\x96\x81") == text.npos;

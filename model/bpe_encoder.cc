@@ -59,7 +59,8 @@ BpeEncoder::BpeEncoder(const TokenizerData& data, const Vocabulary& vocabulary,
   }
   if (replacement_.size() < kReplacementText.size()) {
     replacement_.clear();
-    if (data.unknown >= 0) replacement_.push_back(data.unknown);
+    const TokenId unknown = vocabulary.if_plain(data.unknown);
+    if (unknown >= 0) replacement_.push_back(unknown);
   }
 }
 

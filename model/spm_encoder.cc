@@ -95,7 +95,7 @@ SpmEncoder::SpmEncoder(const TokenizerData& data, const Vocabulary& vocabulary)
       index_(vocabulary.size()),
       scores_(data.scores),
       neighbours_(std::bit_ceil(vocabulary.size() / 4 + 1)),
-      unknown_(data.unknown) {
+      unknown_(vocabulary.if_plain(data.unknown)) {
   for (float& score : scores_) {
     if (std::isnan(score)) score = -std::numeric_limits<float>::infinity();
   }

@@ -28,6 +28,11 @@ class Vocabulary {
   // vocabulary.
   std::string_view piece(TokenId token, bool show_control) const;
 
+  // The token where it may stand for a piece of plain text, else -1: control tokens never do,
+  // whatever else the file makes of them (case M2).
+  TokenId if_plain(TokenId token) const {
+    return token >= 0 && type(token) != TokenType::kControl ? token : -1;
+  }
   bool ends_generation(TokenId token) const;
   const std::vector<TokenId>& end_tokens() const { return end_tokens_; }
 

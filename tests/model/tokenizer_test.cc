@@ -64,6 +64,24 @@ TEST(Tokenizer, merges_do_not_lead_to_control_tokens) {
   EXPECT_THAT(spm.tokenizer()->encode("ab", kPlain), ElementsAre(a, b));
 }
 
+// case M2: not where a file says that a control token stands for what has none
+TEST(Tokenizer, an_unknown_token_that_is_a_control_token_stands_for_no_text) {
+  for (const TokenType type : {TokenType::kControl, TokenType::kUnknown}) {
+    ToyVocabulary spm("llama");
+    spm.data.unknown = spm.add("[EOT]", type);  // by its name it ends a turn
+    const TokenId a = spm.add("a");
+    spm.data.adds_space_prefix = false;
+    spm.data.adds_bos = false;
+    EXPECT_EQ(spm.tokenizer()->encode("a\xC3\xA9\xFF", {}), std::vector<TokenId>{a});
+
+    ToyVocabulary bpe("gpt2");
+    bpe.data.unknown = bpe.add("[EOT]", type);
+    const TokenId b = bpe.add_bytes("b");
+    bpe.add_merge("b", "b");
+    EXPECT_EQ(bpe.tokenizer()->encode("b\xFF", {}), std::vector<TokenId>{b});
+  }
+}
+
 // case M2
 TEST(Tokenizer, user_defined_tokens_match_in_plain_text_longest_first) {
   const Chat chat;
