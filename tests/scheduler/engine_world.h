@@ -14,6 +14,7 @@
 #include "runtime/prng.h"
 #include "scheduler/pools.h"
 #include "scheduler/step_loop.h"
+#include "tests/scheduler/operations_watch.h"
 #include "tests/sim/fake_model.h"
 #include "tests/sim/sim_device.h"
 #include "tests/sim/sim_disk.h"
@@ -147,6 +148,7 @@ struct WorldOptions {
   size_t staging_bytes = 64u << 10;
   bool flood = false;                    // a tenant that sends prompts nobody sends again
   std::chrono::nanoseconds step_time{};  // that a look at the device takes at least
+  bool watch_operations = false;         // look at what is enqueued, before each operation
   bool clear_at_end = true;  // the lower tiers; else the store keeps its pages for another world
 };
 
@@ -183,15 +185,18 @@ class World {
       if (store_ != nullptr) cache.secret = store_->secret();
     }
     std::vector<std::byte*> bases;
+    std::vector<OperationsWatch::Pool> pools;
     for (const auto& layout : runner_.shape().groups) {
       memory_.push_back(*device_.allocate(options.pages * layout.page_bytes()));
       bases.push_back(memory_.back().data);
+      pools.push_back({bases.back(), layout.page_bytes(), options.pages});
       cache.groups.push_back({layout, memory_.back().data, options.pages});
     }
     runner_.bind_pages(bases);
     cache_ = std::make_unique<cache::KvCache>(
         std::move(cache),
         cache::make_eviction_policy(options.eviction_policy, {.capacity = options.pages}));
+    if (options.watch_operations) watch_.emplace(*cache_, device_, runner_, std::move(pools));
     if (options.host_pages > 0 || store_ != nullptr) make_tiers();
     steps_ = std::make_unique<StepLoop>(
         engine, policy,
@@ -221,6 +226,7 @@ class World {
     const uint64_t end = steps_->stats().steps + steps;
     parker_.before_park = [this, end] {
       if (++parks_ > kParksMax) never_ends();
+      watch();
       if (parks_to_live_ && (*parks_to_live_)-- == 0) {
         parks_to_live_.reset();
         disk_->crash(sim::Crash::kProcess);
@@ -246,6 +252,7 @@ class World {
   // Does `then` after so many steps, in the middle of one; then runs until nothing is left to do.
   void run_steps_then(uint64_t steps, std::function<void()> then) {
     parker_.before_park = [this, steps, then] {
+      watch();
       if (steps_->stats().steps == steps && !then_done_) {
         then_done_ = true;
         then();
@@ -262,7 +269,10 @@ class World {
 
   // Until nothing is left to do.
   void run_to_end() {
-    parker_.before_park = [this] { clock_.advance(options_.step_time); };
+    parker_.before_park = [this] {
+      watch();
+      clock_.advance(options_.step_time);
+    };
     parker_.when_idle = [this] { steps_->push(ShutDownCommand{}); };
     loop_.run(steps_->run());
     settle();
@@ -321,6 +331,12 @@ class World {
     std::abort();
   }
 
+  void cancel(RequestId request) {
+    steps_->push(CancelCommand{request});
+    cancel_waits_ = runner_.enqueued() != nullptr;
+    watch();
+  }
+
   void check() {
     ASSERT_EQ(cache_->check_integrity(), "");
     if (tiers_ != nullptr) ASSERT_EQ(tiers_->check_integrity(), "");
@@ -335,6 +351,7 @@ class World {
 
   StepLoop& steps() { return *steps_; }
   sim::FakeRunner& runner() { return runner_; }
+  const OperationsWatch::Seen& seen() const { return watch_->seen(); }
   uint64_t clients() const { return clients_.size(); }
   const cache::TiersStats& tiers_stats() const { return tiers_stats_; }  // at the end
   uint64_t cached_tokens() const {
@@ -344,6 +361,12 @@ class World {
   }
 
  private:
+  void watch() {
+    if (!watch_ || testing::Test::HasFailure()) return;
+    cancel_waits_ = cancel_waits_ && runner_.enqueued() != nullptr;
+    ASSERT_EQ(watch_->look(cancel_waits_), "");
+  }
+
   void make_tiers() {
     cache::TiersOptions tiers;
     tiers.write = options_.write;
@@ -421,7 +444,7 @@ class World {
     switch (rng_.below(12)) {
       case 0:
       case 1:
-        steps_->push(CancelCommand{static_cast<RequestId>(1 + rng_.below(last_id_ + 2))});
+        cancel(static_cast<RequestId>(1 + rng_.below(last_id_ + 2)));
         break;
       case 2:
         steps_->push(EndSessionCommand{"session " + std::to_string(rng_.below(4))});
@@ -446,6 +469,8 @@ class World {
   std::unique_ptr<sim::SimDisk> disk_;
   std::unique_ptr<io::BlockStore> store_;
   std::unique_ptr<cache::KvCache> cache_;
+  std::optional<OperationsWatch> watch_;
+  bool cancel_waits_ = false;  // that was pushed while the step that is enqueued had not run
   std::unique_ptr<cache::Tiers> tiers_;
   cache::TiersStats tiers_stats_;
   std::unique_ptr<StepLoop> steps_;

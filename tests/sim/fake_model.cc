@@ -58,6 +58,7 @@ FakeRunner::FakeRunner(kernels::Device& device, uint32_t window, uint32_t contex
 }
 
 void FakeRunner::enqueue(const model::StepBatch& batch, model::StepResult& result) {
+  enqueued_ = &batch;
   device_.compute().launch([this, &batch, &result](kernels::Team& team) {
     if (team.index() == 0) run(batch, result);
   });
@@ -104,6 +105,7 @@ void FakeRunner::check(const model::SequenceStep& step, std::span<const uint64_t
 }
 
 void FakeRunner::run(const model::StepBatch& batch, model::StepResult& result) {
+  enqueued_ = nullptr;
   result.samples.clear();
   for (const model::SequenceStep& step : batch.sequences) {
     CHECK(!step.tokens.empty());

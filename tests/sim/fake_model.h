@@ -52,6 +52,8 @@ class FakeRunner final : public model::Runner {
   uint32_t batch_tokens_max() const override { return 4096; }
   void enqueue(const model::StepBatch& batch, model::StepResult& result) override;
 
+  // The step that was enqueued and has not run; null for none.
+  const model::StepBatch* enqueued() const { return enqueued_; }
   uint64_t rows() const { return rows_; }        // computed so far
   uint64_t checked() const { return checked_; }  // tokens whose KV was compared
   uint64_t wrong() const { return wrong_; }      // of these, different
@@ -66,6 +68,7 @@ class FakeRunner final : public model::Runner {
   kernels::Device& device_;
   model::RunnerShape shape_;
   std::vector<std::byte*> base_;
+  const model::StepBatch* enqueued_ = nullptr;
   uint64_t rows_ = 0, checked_ = 0, wrong_ = 0;
 };
 

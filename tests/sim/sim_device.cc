@@ -42,7 +42,8 @@ void SimStream::launch(kernels::Launch work) {
 }
 
 void SimStream::copy(void* to, const void* from, size_t bytes) {
-  operations_.push_back({[=] { std::memcpy(to, from, bytes); }, nullptr, 0});
+  const Copy copy{static_cast<const std::byte*>(from), static_cast<const std::byte*>(to)};
+  operations_.push_back({[=] { std::memcpy(to, from, bytes); }, nullptr, 0, copy});
 }
 
 void SimStream::record(kernels::Event& event) {
@@ -61,6 +62,14 @@ void SimStream::record(kernels::Event& event) {
 void SimStream::wait(const kernels::Event& event) {
   const auto& source = static_cast<const SimEvent&>(event);
   operations_.push_back({[] {}, &source, source.recorded_});
+}
+
+std::vector<SimStream::Copy> SimStream::copies() const {
+  std::vector<Copy> copies;
+  for (const Operation& operation : operations_) {
+    if (operation.copy.to != nullptr) copies.push_back(operation.copy);
+  }
+  return copies;
 }
 
 bool SimStream::runnable() const {

@@ -40,11 +40,19 @@ class SimStream final : public kernels::Stream {
   bool runnable() const;  // its first operation may run now
   void run_one();         // REQUIRES: runnable()
 
+  // A copy that was enqueued and has not run.
+  struct Copy {
+    const std::byte* from = nullptr;
+    const std::byte* to = nullptr;
+  };
+  std::vector<Copy> copies() const;
+
  private:
   struct Operation {
     std::function<void()> run;
     const SimEvent* after = nullptr;  // waits for this one
     uint64_t after_count = 0;
+    Copy copy = {};  // if it is one
   };
   std::deque<Operation> operations_;
 };
@@ -62,6 +70,10 @@ class SimDevice final : public kernels::Device {
 
   // Runs one operation of a stream that the seed chooses. False when none can run.
   bool run_one();
+
+  std::vector<SimStream::Copy> compute_copies() const { return streams_[0].copies(); }
+  std::vector<SimStream::Copy> copies_in() const { return streams_[1].copies(); }
+  std::vector<SimStream::Copy> copies_out() const { return streams_[2].copies(); }
 
  private:
   uint64_t seed_;
