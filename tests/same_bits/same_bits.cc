@@ -3,8 +3,10 @@
 //
 //   same_bits MODEL.gguf [--full] [--prompts N] [--longest TOKENS]
 //
-// Without --full the ways are a pairwise covering choice. Exit 1 if anything differs.
+// Without --full the ways are a pairwise covering choice. Ways of one thread run two at a time, so
+// that both take two cores. Exit 1 if anything differs.
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <condition_variable>
@@ -12,6 +14,7 @@
 #include <cstring>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "kernels/cpu_device.h"
@@ -26,7 +29,7 @@
 namespace spillway::same_bits {
 namespace {
 
-constexpr uint32_t kOutputTokens = 12;
+constexpr uint32_t kOutputTokens = 8;
 
 struct Answer {
   std::vector<model::TokenId> tokens;
@@ -76,7 +79,7 @@ std::vector<Prompt> make_prompts(uint32_t count, uint32_t longest, uint32_t voca
   std::vector<Prompt> prompts;
   const std::vector<uint32_t> edges = {1, 15, 16, 17, 32, 511, 512, 513, 529};
   for (uint32_t i = 0; i < count; ++i) {
-    const double share = std::pow(static_cast<double>(i) / std::max(1u, count - 1), 1.6);
+    const double share = std::pow(static_cast<double>(i) / std::max(1u, count - 1), 2.0);
     uint32_t length = static_cast<uint32_t>(std::lround(std::pow(longest, share)));
     if (i % 3 == 0 && i / 3 < edges.size()) length = std::min(edges[i / 3], longest);
     Prompt prompt;
@@ -88,29 +91,31 @@ std::vector<Prompt> make_prompts(uint32_t count, uint32_t longest, uint32_t voca
   return prompts;
 }
 
+// An engine over the model, as the setting says.
 class Bench {
  public:
-  Bench(const model::GgufFile& file, const model::Tokenizer& tokenizer)
-      : file_(file), tokenizer_(tokenizer) {}
-
-  // One answer per prompt.
-  std::vector<Answer> run(const std::vector<Prompt>& prompts, const Setting& setting) {
-    auto device = kernels::make_cpu_device({.threads = setting.threads, .level = "test"});
+  Bench(const model::GgufFile& file, const model::Tokenizer& tokenizer, const Setting& setting)
+      : setting_(setting),
+        device_(kernels::make_cpu_device({.threads = setting.threads, .level = "test"})) {
     model::TransformerOptions options;
     options.level = kernels::cpu_level_from_environment().value();
     options.threads = setting.threads;
-    auto runner = model::Transformer::create(file_, *device, options).value();
+    runner_ = model::Transformer::create(file, *device_, options).value();
     scheduler::EngineOptions engine_options;
     engine_options.kv_device_bytes = uint64_t{1} << 30;
     engine_options.context_tokens_max = 4096;
     engine_options.step_tokens_max = setting.chunk;
     engine_options.preempt_every_steps = setting.preempted ? 5 : 0;
-    auto engine = scheduler::Engine::start(engine_options, *runner, *device, tokenizer_).value();
+    engine_ = scheduler::Engine::start(engine_options, *runner_, *device_, tokenizer).value();
+  }
+
+  // One answer per prompt.
+  std::vector<Answer> run(const std::vector<Prompt>& prompts, bool seeded) {
     std::vector<std::shared_ptr<Sink>> sinks;
     for (size_t i = 0; i < prompts.size(); ++i) {
-      warm_up(*engine, prompts[i], i, setting.cached);
-      sinks.push_back(submit(*engine, prompts[i], kOutputTokens, setting.seeded));
-      if (!setting.crowd) sinks.back()->wait();
+      warm_up(prompts[i], i);
+      sinks.push_back(submit(prompts[i], kOutputTokens, seeded));
+      if (!setting_.crowd) sinks.back()->wait();
     }
     std::vector<Answer> answers;
     for (const auto& sink : sinks) answers.push_back(sink->wait());
@@ -119,16 +124,16 @@ class Bench {
 
  private:
   // Puts a part of the prompt, or all of it, into the cache.
-  static void warm_up(scheduler::Engine& engine, const Prompt& prompt, size_t index,
-                      Cached cached) {
-    if (cached == Cached::kCold) return;
+  void warm_up(const Prompt& prompt, size_t index) {
+    if (setting_.cached == Cached::kCold) return;
     Prompt prefix = prompt;
-    if (cached == Cached::kPart) prefix.resize(1 + random_at(78, index, 0) % prompt.size());
-    submit(engine, prefix, 0, false)->wait();
+    if (setting_.cached == Cached::kPart) {
+      prefix.resize(1 + random_at(78, index, 0) % prompt.size());
+    }
+    submit(prefix, 0, false)->wait();
   }
 
-  static std::shared_ptr<Sink> submit(scheduler::Engine& engine, const Prompt& prompt,
-                                      uint32_t max_tokens, bool seeded) {
+  std::shared_ptr<Sink> submit(const Prompt& prompt, uint32_t max_tokens, bool seeded) {
     scheduler::Request request;
     request.prompt = prompt;
     request.stop.max_tokens = max_tokens;
@@ -137,26 +142,71 @@ class Bench {
     request.sampling.temperature = seeded ? 1.0f : 0.0f;
     request.sampling.seed = 4711;
     auto sink = std::make_shared<Sink>();
-    static_cast<void>(engine.submit(std::move(request), sink).value());
+    static_cast<void>(engine_->submit(std::move(request), sink).value());
     return sink;
+  }
+
+  const Setting setting_;
+  std::unique_ptr<kernels::Device> device_;
+  std::unique_ptr<model::Runner> runner_;
+  std::unique_ptr<scheduler::Engine> engine_;
+};
+
+// What all settings must give, and what they gave.
+class Comparison {
+ public:
+  // The greedy answers are computed without a cache; the seeded ones then start from the prompts'
+  // pages. If that were not the same, settings that are cold would differ.
+  Comparison(const model::GgufFile& file, const model::Tokenizer& tokenizer,
+             std::vector<Prompt> prompts)
+      : file_(file), tokenizer_(tokenizer), prompts_(std::move(prompts)) {
+    Bench bench(file_, tokenizer_, {.chunk = 2048, .crowd = true});
+    greedy_ = bench.run(prompts_, false);
+    seeded_ = bench.run(prompts_, true);
+  }
+
+  // Each is run by the next of `workers` threads that is free.
+  void run(const std::vector<Setting>& settings, uint32_t workers) {
+    std::atomic<size_t> next{0};
+    std::vector<std::jthread> threads;
+    for (uint32_t i = 0; i < workers; ++i) {
+      threads.emplace_back([&] {
+        for (size_t at = next++; at < settings.size(); at = next++) run_one(settings[at]);
+      });
+    }
+  }
+
+  uint32_t different() const { return different_; }
+  uint64_t cached() const { return cached_; }
+  uint64_t preemptions() const { return preemptions_; }
+
+ private:
+  void run_one(const Setting& setting) {
+    const auto start = std::chrono::steady_clock::now();
+    const std::vector<Answer> got = Bench(file_, tokenizer_, setting).run(prompts_, setting.seeded);
+    const std::chrono::duration<double> time = std::chrono::steady_clock::now() - start;
+    const std::lock_guard lock(mutex_);
+    std::printf("%-72s %5.1f s\n", setting.name().c_str(), time.count());
+    const std::vector<Answer>& expected = setting.seeded ? seeded_ : greedy_;
+    for (size_t i = 0; i < prompts_.size(); ++i) {
+      cached_ += got[i].cached_tokens;
+      preemptions_ += got[i].preemptions;
+      if (expected[i].same_bits(got[i])) continue;
+      ++different_;
+      std::printf("  prompt %zu (%zu tokens, %u cached) differs\n", i, prompts_[i].size(),
+                  got[i].cached_tokens);
+    }
+    std::fflush(stdout);
   }
 
   const model::GgufFile& file_;
   const model::Tokenizer& tokenizer_;
+  const std::vector<Prompt> prompts_;
+  std::vector<Answer> greedy_, seeded_;
+  std::mutex mutex_;  // over what follows
+  uint32_t different_ = 0;
+  uint64_t cached_ = 0, preemptions_ = 0;
 };
-
-// Prints what differs. Returns the number of answers that do.
-uint32_t compare(const std::vector<Prompt>& prompts, const std::vector<Answer>& expected,
-                 const std::vector<Answer>& got) {
-  uint32_t different = 0;
-  for (size_t i = 0; i < prompts.size(); ++i) {
-    if (expected[i].same_bits(got[i])) continue;
-    ++different;
-    std::printf("  prompt %zu (%zu tokens, %u cached) differs\n", i, prompts[i].size(),
-                got[i].cached_tokens);
-  }
-  return different;
-}
 
 int run(const std::string& path, bool full, uint32_t count, uint32_t longest) {
   const auto file = model::GgufFile::open(path);
@@ -166,30 +216,18 @@ int run(const std::string& path, bool full, uint32_t count, uint32_t longest) {
     return 1;
   }
   const auto tokenizer = model::Tokenizer::create(*file).value();
-  const auto prompts = make_prompts(count, longest, tokenizer->vocabulary());
-  Bench bench(*file, *tokenizer);
-  const std::vector<Answer> greedy = bench.run(prompts, {.chunk = 2048});
-  const std::vector<Answer> seeded = bench.run(prompts, {.chunk = 2048, .seeded = true});
-  const std::vector<Setting> settings = full ? all_settings() : pairwise_settings();
-  uint32_t different = 0;
-  uint64_t cached = 0, preemptions = 0;
-  for (const Setting& setting : settings) {
-    const auto start = std::chrono::steady_clock::now();
-    const std::vector<Answer> got = bench.run(prompts, setting);
-    different += compare(prompts, setting.seeded ? seeded : greedy, got);
-    for (const Answer& answer : got) {
-      cached += answer.cached_tokens;
-      preemptions += answer.preemptions;
-    }
-    std::printf("%-72s %5.1f s\n", setting.name().c_str(),
-                std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
-    std::fflush(stdout);
-  }
-  std::printf("%zu prompts in %zu ways, %llu cached tokens, %llu preemptions: %u answers differ\n",
-              prompts.size(), settings.size(), static_cast<unsigned long long>(cached),
-              static_cast<unsigned long long>(preemptions), different);
+  Comparison comparison(*file, *tokenizer, make_prompts(count, longest, tokenizer->vocabulary()));
+  std::vector<Setting> settings = full ? all_settings() : pairwise_settings();
+  const auto one_thread = std::stable_partition(
+      settings.begin(), settings.end(), [](const Setting& setting) { return setting.threads > 1; });
+  comparison.run({settings.begin(), one_thread}, 1);
+  comparison.run({one_thread, settings.end()}, 2);
+  std::printf("%u prompts in %zu ways, %llu cached tokens, %llu preemptions: %u answers differ\n",
+              count, settings.size(), static_cast<unsigned long long>(comparison.cached()),
+              static_cast<unsigned long long>(comparison.preemptions()), comparison.different());
   // A run that used neither cache nor preemption has shown nothing.
-  return different == 0 && cached > 0 && preemptions > 0 ? 0 : 1;
+  const bool shown = comparison.cached() > 0 && comparison.preemptions() > 0;
+  return comparison.different() == 0 && shown ? 0 : 1;
 }
 
 }  // namespace
