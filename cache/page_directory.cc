@@ -122,6 +122,11 @@ void PageDirectory::settle(DirectoryNode* node) {
   }
 }
 
+DirectoryNode* PageDirectory::with_uid(uint64_t uid) const {
+  const auto found = nodes_.find(uid);
+  return found == nodes_.end() ? nullptr : found->second.get();
+}
+
 void PageDirectory::for_each(const std::function<void(const DirectoryNode&)>& visit) const {
   for (const auto& [uid, node] : nodes_) visit(*node);
 }

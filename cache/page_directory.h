@@ -60,7 +60,9 @@ struct DirectoryNode {
   PageKey key;
   uint32_t position = 0;  // pages before it
   uint32_t children = 0;
-  uint32_t transfers = 0;  // that name it
+  uint32_t stored_children = 0;  // whose page of the chain (tiers.h) is on NVMe
+  uint32_t transfers = 0;        // that name it
+  bool on_written_path = false;  // the writer goes through it: its pages on NVMe stay
   uint32_t uses = 0;       // times a request's path went through it
   uint64_t last_use = 0;
   DirectoryNode* next_same_key = nullptr;
@@ -97,6 +99,7 @@ class PageDirectory {
                      uint64_t uid = 0);
   // Removes the node and its ancestors as far as they are of no use any more.
   void settle(DirectoryNode* node);
+  DirectoryNode* with_uid(uint64_t uid) const;  // null: there is none
   // Later uids are greater.
   void use_uid(uint64_t uid) { last_uid_ = std::max(last_uid_, uid); }
 

@@ -110,10 +110,10 @@ std::shared_ptr<Load> Tiers::begin_load(const PromptKeys& keys, std::span<const 
       for (const Tier tier : {Tier::kHost, Tier::kNvme}) {
         LowerPage& page = slot.node->pages[g];
         TierEntry& entry = tier == Tier::kHost ? page.host : page.nvme;
-        if (!entry.listed) continue;
+        if (!entry.held) continue;
         policy(tier, g).used(entry.last_use, tick_, 1);
         entry.last_use = tick_;
-        policy(tier, g).update(entry);
+        if (entry.listed) policy(tier, g).update(entry);
       }
     }
   }

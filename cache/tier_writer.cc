@@ -64,12 +64,18 @@ void Tiers::grow_path(const KeptPath& path, std::vector<DirectoryNode*>& nodes, 
     if (node == nullptr) break;
     node->last_use = tick_ - at;  // of equals the deepest goes first
     ++node->transfers;
+    node->on_written_path = true;
+    for (LowerPage& page : node->pages) unlist(page.nvme, Tier::kNvme);
     nodes.push_back(node);
   }
 }
 
 void Tiers::release_nodes(const std::vector<DirectoryNode*>& nodes) {
-  for (DirectoryNode* node : nodes) --node->transfers;
+  for (DirectoryNode* node : nodes) {
+    --node->transfers;
+    node->on_written_path = false;
+    for (uint32_t g = 0; g < parts_.cache.groups(); ++g) list_idle(*node, g);
+  }
   // From the end: settling goes up the path as far as nodes are of no use.
   if (!nodes.empty()) directory_.settle(nodes.back());
 }
@@ -146,12 +152,33 @@ Task<> Tiers::write_batch(PinnedPath pinned, std::vector<DirectoryNode*> nodes, 
   pinned.lease.reset();  // the copies have ended: the disk may be as slow as it likes
   finish_host_copies(copies, clears);
   if (parts_.store == nullptr) co_return;
+  if (has_host()) staged = begin_host_puts(nodes, range, reused);
   Scope puts(parts_.loop.executor(), scope_.stop());
   for (const Copy& copy : staged) {
-    puts.spawn(put_page(copy.node, copy.group, copy.slot->data(), copy.slot, clears));
+    puts.spawn(put_page(copy.node, copy.group, copy.data, copy.owner, clears));
   }
-  if (has_host()) spawn_host_puts(puts, nodes, range, reused, clears);
   co_await puts.join();
+  drop_unreachable(staged);
+}
+
+// Whether the page may be written: what it is found through is in the store, or goes there before
+// it in this batch.
+bool Tiers::chain_leads_to(const DirectoryNode& node, uint32_t group) const {
+  const LowerPage* before = before_in_chain(node, group);
+  if (before == nullptr || before->residency.in(Tier::kNvme)) return true;
+  const Move move = before->residency.move();
+  return move == Move::kDeviceToNvme || move == Move::kHostToNvme;
+}
+
+// Some of a batch could not be written: what comes after it would be found by nobody after a
+// restart, and would take room.
+void Tiers::drop_unreachable(const std::vector<Copy>& written) {
+  for (const Copy& copy : written) {
+    const bool may_drop = copy.node->pages[copy.group].residency.may_drop(Tier::kNvme);
+    if (!may_drop || is_reachable(*copy.node, copy.group)) continue;
+    drop_nvme(*copy.node, copy.group, true);
+    ++nvme_.skipped;
+  }
 }
 
 // Device pages into host pages, as far as those are free or can be made so.
@@ -174,7 +201,7 @@ void Tiers::start_host_copies(const PinnedPath& pinned, const std::vector<Direct
       begin_move(*nodes[position], g, Move::kDeviceToHost);
       parts_.device.copy_out().copy(pool.data(lower.host_page), parts_.cache.page_data(g, from),
                                     pool.page_bytes());
-      copies.push_back({nodes[position], g, nullptr});
+      copies.push_back({nodes[position], g, nullptr, nullptr});
     }
   }
 }
@@ -204,7 +231,8 @@ void Tiers::start_staged_copies(const PinnedPath& pinned, const std::vector<Dire
       DirectoryNode* node = nodes[position];
       if (from == kNoPage || !node->pages[g].residency.may_begin(Move::kDeviceToNvme)) continue;
       std::shared_ptr<Staging::Slot> slot;
-      if (staging_->free_slots() > 0 && makes_room(*node, g, position < reused, copies.size())) {
+      if (chain_leads_to(*node, g) && staging_->free_slots() > 0 &&
+          makes_room(*node, g, position < reused, copies.size())) {
         slot = staging_->take();
       }
       if (slot == nullptr) {
@@ -214,29 +242,29 @@ void Tiers::start_staged_copies(const PinnedPath& pinned, const std::vector<Dire
       begin_move(*node, g, Move::kDeviceToNvme);
       parts_.device.copy_out().copy(slot->data(), parts_.cache.page_data(g, from),
                                     parts_.cache.page_bytes(g));
-      copies.push_back({node, g, std::move(slot)});
+      copies.push_back({node, g, slot->data(), slot});
     }
   }
 }
 
-void Tiers::spawn_host_puts(Scope& puts, const std::vector<DirectoryNode*>& nodes,
-                            const Range& range, uint32_t reused, uint64_t clears) {
-  uint64_t begun = 0;
+std::vector<Tiers::Copy> Tiers::begin_host_puts(const std::vector<DirectoryNode*>& nodes,
+                                                const Range& range, uint32_t reused) {
+  std::vector<Copy> puts;
   for (uint32_t position = range.begin; position < range.end; ++position) {
     for (uint32_t g = range.first_group; g < range.end_group; ++g) {
       DirectoryNode* node = nodes[position];
       LowerPage& lower = node->pages[g];
       if (!lower.residency.may_begin(Move::kHostToNvme)) continue;
-      if (!makes_room(*node, g, position < reused, begun)) {
+      if (!chain_leads_to(*node, g) || !makes_room(*node, g, position < reused, puts.size())) {
         ++nvme_.skipped;
         continue;
       }
       begin_move(*node, g, Move::kHostToNvme);
-      ++begun;
-      puts.spawn(put_page(node, g, host_pools_[g].data(lower.host_page),
-                          std::make_shared<HostPin>(*this, *node, g), clears));
+      puts.push_back({node, g, host_pools_[g].data(lower.host_page),
+                      std::make_shared<HostPin>(*this, *node, g)});
     }
   }
+  return puts;
 }
 
 // Whether the page may be written now; evicts until there is a slot besides the `begun` ones that
@@ -289,6 +317,7 @@ Task<> Tiers::put_page(DirectoryNode* node, uint32_t group, std::byte* data,
     page.stored_bytes = stored->stored_bytes;
     ++nvme_.pages;
     end_move(*node, group, true);
+    entered_nvme(*node, group);
     // A reset that came meanwhile meant this page too.
     if (clears != clears_) drop_nvme(*node, group, true);
     co_return;

@@ -88,7 +88,7 @@ Tiers::~Tiers() {
 }
 
 // Builds the directory from the store's index: parents before children, by position. A page whose
-// parent is not there can never be found again, so it is erased. Every uid counts, also those that
+// chain does not lead to it can never be found again, so it is erased. Every uid counts, also those that
 // are erased here: a crash may bring such a record back, and then it must name nobody else. Pages
 // of another fingerprint stay as they are.
 void Tiers::list_stored() {
@@ -96,7 +96,7 @@ void Tiers::list_stored() {
   std::vector<io::StoredPage> stored;
   parts_.store->for_each([&](const io::StoredPage& page) { stored.push_back(page); });
   std::sort(stored.begin(), stored.end(), [](const io::StoredPage& a, const io::StoredPage& b) {
-    return a.name.position < b.name.position;
+    return std::pair(a.name.position, a.name.group) < std::pair(b.name.position, b.name.group);
   });
   std::unordered_map<uint64_t, DirectoryNode*> by_uid;
   uint64_t lost = 0;
@@ -129,9 +129,9 @@ void Tiers::list_stored() {
     }
     if (node == nullptr || node->uid != uid || node->parent != parent || node->key != key ||
         !std::equal(name.tokens.begin(), name.tokens.end(), node->tokens.begin()) ||
-        node->pages[name.group].residency.in(Tier::kNvme)) {
+        node->pages[name.group].residency.in(Tier::kNvme) || !is_reachable(*node, name.group)) {
       parts_.store->erase(page.slot, page.generation);
-      if (parent != nullptr && node == nullptr) directory_.settle(parent);
+      if (parent != nullptr) directory_.settle(node != nullptr ? node : parent);
       ++lost;
       continue;
     }
@@ -143,8 +143,8 @@ void Tiers::list_stored() {
     lower.codec = page.codec;
     lower.encoded_bytes = page.encoded_bytes;
     lower.stored_bytes = page.stored_bytes;
-    list(lower.nvme, Tier::kNvme);
     ++nvme_.pages;
+    entered_nvme(*node, name.group);
   }
   std::sort(others_.begin(), others_.end(),
             [](const OtherPage& a, const OtherPage& b) { return a.slot < b.slot; });
@@ -160,17 +160,44 @@ bool Tiers::evict_other() {
   return true;
 }
 
-// The page is a candidate of the tier now; the first time it has just come there.
+// The page has come to the tier.
+void Tiers::admit(TierEntry& entry, Tier tier) {
+  if (std::exchange(entry.held, true)) return;
+  const PageMemory known = policy(tier, entry.group).admit(entry.key, entry.tenant, tick_);
+  entry.uses = std::max(known.uses + 1, entry.node->uses);
+  entry.last_use = std::max(known.last_use, entry.node->last_use);
+}
+
+// It is a candidate of the tier now.
 void Tiers::list(TierEntry& entry, Tier tier) {
-  if (entry.listed) return;
-  EvictionPolicy& of = policy(tier, entry.group);
-  if (!std::exchange(entry.held, true)) {
-    const PageMemory known = of.admit(entry.key, entry.tenant, tick_);
-    entry.uses = std::max(known.uses + 1, entry.node->uses);
-    entry.last_use = std::max(known.last_use, entry.node->last_use);
-  }
-  entry.listed = true;
-  of.add(entry);
+  admit(entry, tier);
+  if (std::exchange(entry.listed, true)) return;
+  policy(tier, entry.group).add(entry);
+}
+
+// The page without which this one is not found after a restart; null: none.
+const LowerPage* Tiers::before_in_chain(const DirectoryNode& node, uint32_t group) const {
+  if (!is_chained()) return nullptr;
+  if (group > 0) return &node.pages[0];
+  return node.parent->uid == 0 ? nullptr : &node.parent->pages[0];
+}
+
+bool Tiers::is_reachable(const DirectoryNode& node, uint32_t group) const {
+  const LowerPage* before = before_in_chain(node, group);
+  return before == nullptr || before->residency.in(Tier::kNvme);
+}
+
+bool Tiers::may_evict_from_nvme(const DirectoryNode& node, uint32_t group) const {
+  const bool last = group > 0 || !is_chained() || node.stored_children == 0;
+  return last && !node.on_written_path && node.pages[group].residency.may_drop(Tier::kNvme);
+}
+
+void Tiers::entered_nvme(DirectoryNode& node, uint32_t group) {
+  admit(node.pages[group].nvme, Tier::kNvme);
+  list_idle(node, group);
+  if (group > 0 || !is_chained() || node.parent->uid == 0) return;
+  ++node.parent->stored_children;
+  unlist(node.parent->pages[0].nvme, Tier::kNvme);
 }
 
 void Tiers::unlist(TierEntry& entry, Tier tier) {
@@ -200,14 +227,14 @@ void Tiers::end_move(DirectoryNode& node, uint32_t group, bool arrived) {
   list_idle(node, group);
 }
 
-// Pages that no transfer reads are candidates.
+// Pages that no transfer reads are candidates, on NVMe the last of each chain.
 void Tiers::list_idle(DirectoryNode& node, uint32_t group) {
   LowerPage& page = node.pages[group];
   const Residency& residency = page.residency;
   if (residency.may_drop(Tier::kHost) && host_pools_[group].pins(page.host_page) == 0) {
     list(page.host, Tier::kHost);
   }
-  if (residency.may_drop(Tier::kNvme)) list(page.nvme, Tier::kNvme);
+  if (may_evict_from_nvme(node, group)) list(page.nvme, Tier::kNvme);
 }
 
 void Tiers::drop_host(DirectoryNode& node, uint32_t group) {
@@ -224,6 +251,9 @@ void Tiers::drop_nvme(DirectoryNode& node, uint32_t group, bool erase) {
   leave(page.nvme, Tier::kNvme);
   if (erase) parts_.store->erase(page.slot, page.generation);
   --nvme_.pages;
+  if (group > 0 || !is_chained() || node.parent->uid == 0) return;
+  CHECK(node.parent->stored_children > 0);
+  if (--node.parent->stored_children == 0) list_idle(*node.parent, 0);
 }
 
 bool Tiers::evict_one(Tier tier, uint32_t group) {
@@ -234,8 +264,12 @@ bool Tiers::evict_one(Tier tier, uint32_t group) {
     drop_host(node, group);
     ++host_.evictions;
   } else {
-    drop_nvme(node, group, true);
-    ++nvme_.evictions;
+    // A window's page is of no use without that of full attention.
+    for (uint32_t g = is_chained() && group == 0 ? parts_.cache.groups() : group + 1; g > group;) {
+      if (!node.pages[--g].residency.may_drop(Tier::kNvme)) continue;
+      drop_nvme(node, g, true);
+      ++nvme_.evictions;
+    }
   }
   directory_.settle(&node);
   return true;
@@ -291,10 +325,26 @@ uint64_t Tiers::clear() {
   queue_.clear();
   seen_.clear();
   uint64_t pages = 0;
-  for (uint32_t g = 0; g < parts_.cache.groups(); ++g) {
-    for (const Tier tier : {Tier::kHost, Tier::kNvme}) {
-      while (evict_one(tier, g)) ++pages;
+  std::vector<uint64_t> uids;
+  directory_.for_each([&](const DirectoryNode& node) { uids.push_back(node.uid); });
+  for (const uint64_t uid : uids) {
+    DirectoryNode& node = *directory_.with_uid(uid);
+    for (uint32_t g = 0; g < parts_.cache.groups(); ++g) {
+      const LowerPage& page = node.pages[g];
+      if (page.residency.may_drop(Tier::kHost) && host_pools_[g].pins(page.host_page) == 0) {
+        drop_host(node, g);
+        ++host_.evictions;
+        ++pages;
+      }
+      if (page.residency.may_drop(Tier::kNvme)) {
+        drop_nvme(node, g, true);
+        ++nvme_.evictions;
+        ++pages;
+      }
     }
+  }
+  for (const uint64_t uid : uids) {
+    if (DirectoryNode* node = directory_.with_uid(uid)) directory_.settle(node);
   }
   return pages;
 }
@@ -339,7 +389,9 @@ std::string Tiers::check_integrity() const {
   std::vector<uint32_t> host_pages(host_pools_.size());
   uint64_t host = 0, nvme = 0;
   std::string problem;
+  std::unordered_map<const DirectoryNode*, uint32_t> stored_children;
   directory_.for_each([&](const DirectoryNode& node) {
+    if (is_chained() && node.pages[0].residency.in(Tier::kNvme)) ++stored_children[node.parent];
     for (uint32_t g = 0; g < kGroupsMax; ++g) {
       const LowerPage& page = node.pages[g];
       const bool in_host = page.residency.in(Tier::kHost);
@@ -350,9 +402,15 @@ std::string Tiers::check_integrity() const {
       host += in_host;
       nvme += page.residency.in(Tier::kNvme);
       if (page.host.listed && !in_host) problem = "a page is a candidate in a tier it is not in";
-      if (page.nvme.listed && !page.residency.in(Tier::kNvme)) {
-        problem = "a page is a candidate in a tier it is not in";
+      if (page.nvme.listed && !may_evict_from_nvme(node, g)) {
+        problem = "a page that must stay on NVMe is a candidate";
       }
+    }
+  });
+  directory_.for_each([&](const DirectoryNode& node) {
+    const auto found = stored_children.find(&node);
+    if (node.stored_children != (found == stored_children.end() ? 0 : found->second)) {
+      problem = "a page counts those stored after it wrong";
     }
   });
   if (!problem.empty()) return problem;
