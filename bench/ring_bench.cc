@@ -215,7 +215,7 @@ void fill(Ours& ours, const Settings& settings) {
       const Result<> written = co_await ring->write(std::move(transfer), stop);
       if (!written) fail(written.error().message);
     }
-    const Result<> synced = co_await ring->sync(to);
+    const Result<> synced = co_await io::sync_file(*ring, to);
     if (!synced) fail(synced.error().message);
   };
   ours.loop.run(write_all(ours.ring.get(), *file, slab.all(), settings.file_bytes));

@@ -111,7 +111,7 @@ Task<PageStore::Opened> Opener::load(std::shared_ptr<File> file, Superblock supe
                                      Geometry geometry) {
   const auto begun = loop.clock().now();
   IndexLoader loader(geometry.area_units());
-  IndexLog log(ring, file, superblock);
+  IndexLog log({ring, loop, file, options.write_deadline}, superblock);
   const auto report = co_await log.load(loader);
   auto index = std::make_unique<PageIndex>(geometry, superblock.store_id, options.slot_bytes,
                                            options.page_tokens, options.band_bytes_min);

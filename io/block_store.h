@@ -72,7 +72,9 @@ struct BlockStoreOptions {
   // read alone: what the disk reads at one go as fast as more.
   uint32_t band_bytes_min = 32u << 10;
   std::chrono::nanoseconds read_deadline = std::chrono::seconds(2);
-  std::chrono::nanoseconds write_deadline = std::chrono::seconds(10);
+  std::chrono::nanoseconds write_deadline = std::chrono::seconds(10);  // and of each flush
+  // What a disk that does not answer may hold up close().
+  std::chrono::nanoseconds close_deadline = std::chrono::seconds(3);
   // For tools: the store as it is, whatever its size. kNotFound or kCorrupt instead of making one
   // or setting one aside; `bytes` is not looked at.
   bool existing = false;
@@ -101,7 +103,7 @@ class BlockStore {
   // be written the store opens read-only, if there is one.
   static Task<Result<std::unique_ptr<BlockStore>>> open(BlockStoreOptions options, EngineLoop& loop,
                                                         Ring& ring);
-  virtual ~BlockStore() = default;  // REQUIRES: close() has ended
+  virtual ~BlockStore() = default;  // REQUIRES: close() has ended, drained()
 
   // Seeds page keys and namespaces, so that they mean the same after a restart. Made at random with
   // the store.
@@ -136,8 +138,11 @@ class BlockStore {
   // been through all.
   virtual Task<bool> scrub_one(StopFlag& stop) = 0;
 
-  // Flushes what is pending and awaits all operations. No call may follow.
+  // Flushes what is pending and awaits all operations, as far as the disk gets by close_deadline:
+  // what is durable by then is found again. No call may follow but drained().
   virtual Task<> close() = 0;
+  // After close(): no operation names the store any more. It must not die before.
+  virtual bool drained() const = 0;
   virtual BlockStoreStats stats() const = 0;
   // Every invariant of the index by a full walk. Empty, or what is wrong.
   virtual std::string check_integrity() const = 0;

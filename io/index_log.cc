@@ -10,11 +10,15 @@ namespace {
 constexpr uint64_t kLoadBlocks = 256;  // of one read: 1 MiB
 constexpr uint64_t kSliceBlocks = 64;  // of one write of a snapshot: 256 KiB, 0.1 ms of packing
 
+Result<> answer(Result<> done) {
+  if (done || done.error().code != ErrorCode::kCancelled) return done;
+  return Error{ErrorCode::kDeadlineExceeded, "the disk did not answer before the store was closed"};
+}
+
 }  // namespace
 
-IndexLog::IndexLog(Ring& ring, std::shared_ptr<File> file, const Superblock& current)
-    : ring_(ring),
-      file_(std::move(file)),
+IndexLog::IndexLog(Parts parts, const Superblock& current)
+    : parts_(std::move(parts)),
       current_(current),
       end_(current.snapshot_blocks),
       as_found_(current.sequence > 0) {}
@@ -46,11 +50,11 @@ Task<IndexLog::LoadReport> IndexLog::load(IndexVisitor& visitor) {
 Task<uint64_t> IndexLog::load_chunk(IndexVisitor& visitor, uint64_t first, SectorBuffer buffer,
                                     uint64_t blocks, LoadReport& report) {
   Transfer transfer;
-  transfer.file = file_;
+  transfer.file = parts_.file;
   transfer.offset = current_.region_offset[current_.region] + first * kIndexBlockBytes;
   transfer.memory = buffer.first(blocks * kIndexBlockBytes);
   transfer.owner = buffer.owner();
-  auto read = co_await ring_.read(std::move(transfer), never_);
+  auto read = co_await parts_.ring.read(std::move(transfer), given_up_);
   if (!read && blocks > 1) {
     // Something in it cannot be read: find what can.
     uint64_t found = 0;
@@ -79,15 +83,27 @@ bool IndexLog::has_room(uint64_t blocks) const {
   return end_ + blocks <= current_.region_bytes / kIndexBlockBytes;
 }
 
-Task<Result<>> IndexLog::write(uint64_t offset, SectorBuffer buffer) {
+// The operation holds what it gives as owner until it has ended, and so do we know.
+Result<Transfer> IndexLog::begin_transfer(std::shared_ptr<void> owner) {
+  if (!in_flight_.expired()) {
+    return Error{ErrorCode::kDeadlineExceeded,
+                 "the disk has not ended an earlier write or flush of the index"};
+  }
   Transfer transfer;
-  transfer.file = file_;
-  transfer.offset = offset;
-  transfer.memory = buffer.bytes();
-  transfer.owner = buffer.owner();
-  // Without a deadline: the same place must not be written again while an older write may still
-  // land there.
-  return ring_.write(std::move(transfer), never_);
+  transfer.file = parts_.file;
+  transfer.owner = std::make_shared<std::shared_ptr<void>>(std::move(owner));
+  transfer.deadline = parts_.loop.clock().now() + parts_.patience;
+  in_flight_ = transfer.owner;
+  return transfer;
+}
+
+Task<Result<>> IndexLog::write(uint64_t offset, SectorBuffer buffer) {
+  auto transfer = begin_transfer(buffer.owner());
+  if (!transfer) co_return transfer.error();
+  transfer->offset = offset;
+  transfer->memory = buffer.bytes();
+  auto done = co_await parts_.ring.write(std::move(*transfer), given_up_);
+  co_return answer(std::move(done));
 }
 
 Task<Result<>> IndexLog::append(IndexPacker& records) {
@@ -130,9 +146,12 @@ Task<Result<>> IndexLog::write_superblock_and_sync(Superblock superblock) {
 }
 
 Task<Result<>> IndexLog::sync() {
-  auto done = co_await ring_.sync(file_);
+  auto transfer = begin_transfer(nullptr);
+  failed_in_sync_ = true;
+  if (!transfer) co_return transfer.error();
+  auto done = co_await parts_.ring.sync(std::move(*transfer), given_up_);
   failed_in_sync_ = !done;
-  co_return done;
+  co_return answer(std::move(done));
 }
 
 // The region that this overwrites must not be named by any superblock that may come up after a

@@ -23,11 +23,14 @@ PageStore::PageStore(BlockStoreOptions options, EngineLoop& loop, Ring& ring, Op
       file_(std::move(opened.file)),
       geometry_(opened.geometry),
       index_(std::move(opened.index)),
-      log_(ring, file_, opened.superblock),
+      log_({ring, loop, file_, options_.write_deadline}, opened.superblock),
       entropy_(std::move(opened.entropy)),
       scope_(loop.executor()) {}
 
-PageStore::~PageStore() { CHECK(closed_); }
+PageStore::~PageStore() {
+  CHECK(closed_);
+  CHECK(drained());
+}
 
 void PageStore::for_each(const std::function<void(const StoredPage&)>& visit) const {
   for (IndexedPage* page = index_->at_or_behind(0); page != nullptr;
@@ -315,11 +318,23 @@ void PageStore::wake_waiters() {
 Task<> PageStore::close() {
   CHECK(!closing_);
   closing_ = true;
+  Scope patience(loop_.executor());
+  patience.spawn(end_patience(patience.stop()));
   wake_waiters();
   wake_committer();
   co_await scope_.join();
-  while (operations_ > 0) co_await wait_for_change(never_);
+  while (operations_ > 0 && !out_of_patience_) co_await wait_for_change(never_);
+  patience.cancel();
+  co_await patience.join();
   closed_ = true;
+}
+
+Task<> PageStore::end_patience(StopFlag& stop) {
+  const Result<> slept = co_await loop_.sleep_for(options_.close_deadline, stop);
+  if (!slept) co_return;
+  out_of_patience_ = true;
+  log_.give_up();
+  wake_waiters();
 }
 
 }  // namespace spillway::io

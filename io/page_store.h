@@ -12,7 +12,8 @@
 //
 // After a failed flush nothing since the last good one counts, and the next commit is a snapshot of
 // what was durable before (case S10). While that fails too the store is read-only, and a put is let
-// through every kProbeInterval to try again (case S9).
+// through every kProbeInterval to try again (case S9). A flush or a write of the index that the disk
+// does not end in time is a failed one, and until it has ended the store stays read-only (S11).
 #pragma once
 
 #include <memory>
@@ -58,6 +59,7 @@ class PageStore final : public BlockStore {
   uint64_t free_slots(uint32_t payload_bytes) const override;
   Task<bool> scrub_one(StopFlag& stop) override;
   Task<> close() override;
+  bool drained() const override { return operations_ == 0; }
   BlockStoreStats stats() const override;
   std::string check_integrity() const override;
 
@@ -98,6 +100,7 @@ class PageStore final : public BlockStore {
   void read_failed(uint32_t slot, uint64_t generation, const Error& error);
   void erase_page(IndexedPage& page);
   Task<> wait_for_change(StopFlag& stop);
+  Task<> end_patience(StopFlag& stop);
 
   // page_store_commit.cc
   Task<> commit_until_closed();
@@ -109,6 +112,7 @@ class PageStore final : public BlockStore {
   Task<> append_or_snapshot(Commits flushed);
   Task<Result<>> snapshot(Commits flushed);
   Task<> flush_failed(Commits unflushed, Commits recorded, const Error& error);
+  void count_failure(bool in_flush, const Error& error);
   bool pack_next(uint64_t& next_slot, uint64_t snapshot_id, IndexPacker& into);
   void become_read_only(const Error& error);
   void become_writable();
@@ -144,6 +148,7 @@ class PageStore final : public BlockStore {
   uint64_t calls_ = 0;         // puts, gets and scrubs that have not returned
   uint64_t operations_ = 0;    // on slots, whether or not anyone waits
   bool closing_ = false, closed_ = false;
+  bool out_of_patience_ = false;  // close() waits no more
   Resumer committer_;             // when it has no work
   std::vector<WaitOp*> waiters_;  // for a slot, a heal, or the end of operations
   uint32_t scrub_round_ = 1;

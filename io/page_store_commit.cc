@@ -54,7 +54,7 @@ Task<> PageStore::commit_round() {
   Commits recorded = std::exchange(recorded_, {});
   std::vector<Buried> buried = std::exchange(written_tombstones_, {});
   if (!flushed.empty() || !recorded.empty() || !buried.empty()) {
-    const auto synced = co_await ring_.sync(file_);
+    const auto synced = co_await log_.sync();
     if (!synced) {
       append_to(tombstones_, std::move(buried));
       co_await flush_failed(std::move(flushed), std::move(recorded), synced.error());
@@ -136,7 +136,7 @@ Task<> PageStore::append_or_snapshot(Commits flushed) {
         written_tombstones_ = std::move(buried);
         co_return;
       }
-      ++counts_.write_errors;
+      count_failure(false, appended.error());
       append_to(tombstones_, std::move(buried));
       needs_snapshot_ = true;
     }
@@ -176,7 +176,7 @@ Task<Result<>> PageStore::snapshot(Commits flushed) {
     publish(flushed, buried);
     co_return Result<>();
   }
-  ++(log_.failed_in_sync() ? counts_.flush_errors : counts_.write_errors);
+  count_failure(log_.failed_in_sync(), written.error());
   // What this snapshot named may be found after a crash, so its slots are not free.
   ++flush_failures_;
   needs_snapshot_ = true;
@@ -191,7 +191,7 @@ Task<Result<>> PageStore::snapshot(Commits flushed) {
 
 // All that was written since the last good flush is lost, whatever a later flush says (case S10).
 Task<> PageStore::flush_failed(Commits unflushed, Commits recorded, const Error& error) {
-  ++counts_.flush_errors;
+  count_failure(true, error);
   ++flush_failures_;
   needs_snapshot_ = true;
   append_to(unflushed, std::exchange(written_, {}));
@@ -204,6 +204,11 @@ Task<> PageStore::flush_failed(Commits unflushed, Commits recorded, const Error&
   append_to(unflushed, std::move(recorded));
   fail(unflushed, error);
   co_await snapshot({});
+}
+
+void PageStore::count_failure(bool in_flush, const Error& error) {
+  ++(in_flush ? counts_.flush_errors : counts_.write_errors);
+  if (error.code == ErrorCode::kDeadlineExceeded) ++counts_.deadlines;
 }
 
 void PageStore::become_read_only(const Error& error) {

@@ -76,8 +76,9 @@ class Ring {
   // the system said no; kDeadlineExceeded and kCancelled: nobody waits for it any more.
   virtual Task<Result<>> read(Transfer transfer, StopFlag& stop) = 0;
   virtual Task<Result<>> write(Transfer transfer, StopFlag& stop) = 0;
-  // What was written before this call, as far as its write has returned, survives a crash.
-  virtual Task<Result<>> sync(std::shared_ptr<File> file) = 0;
+  // What was written before this call, as far as its write has returned, survives a crash. Of the
+  // transfer only file, owner and deadline count.
+  virtual Task<Result<>> sync(Transfer of, StopFlag& stop) = 0;
 
   // Memory that later transfers will mostly lie in, at most 1 GiB a piece. Kept for the ring's
   // life. An error (RLIMIT_MEMLOCK, case S16) costs speed only.
@@ -91,5 +92,13 @@ class Ring {
   // refused)"
   virtual std::string description() const = 0;
 };
+
+// sync(), however long it takes.
+inline Task<Result<>> sync_file(Ring& ring, std::shared_ptr<File> file) {
+  StopFlag never;
+  Transfer of;
+  of.file = std::move(file);
+  co_return co_await ring.sync(std::move(of), never);
+}
 
 }  // namespace spillway::io

@@ -74,10 +74,8 @@ Task<Result<>> ThreadRing::write(Transfer transfer, StopFlag& stop) {
   return operations_.run(Operation::Kind::kWrite, std::move(transfer), &stop);
 }
 
-Task<Result<>> ThreadRing::sync(std::shared_ptr<File> file) {
-  Transfer of;
-  of.file = std::move(file);
-  return operations_.run(Operation::Kind::kSync, std::move(of), nullptr);
+Task<Result<>> ThreadRing::sync(Transfer of, StopFlag& stop) {
+  return operations_.run(Operation::Kind::kSync, std::move(of), &stop);
 }
 
 RingStats ThreadRing::stats() const {

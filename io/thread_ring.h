@@ -36,7 +36,7 @@ class ThreadRing final : public Ring, private OperationDriver {
   Result<> rename(const std::string& from, const std::string& to) override;
   Task<Result<>> read(Transfer transfer, StopFlag& stop) override;
   Task<Result<>> write(Transfer transfer, StopFlag& stop) override;
-  Task<Result<>> sync(std::shared_ptr<File> file) override;
+  Task<Result<>> sync(Transfer of, StopFlag& stop) override;
   Result<> register_memory(std::span<std::byte>) override { return {}; }  // nothing to gain
   Task<> drain() override { return operations_.drain(); }
   RingStats stats() const override;

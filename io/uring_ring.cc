@@ -99,10 +99,8 @@ Task<Result<>> UringRing::write(Transfer transfer, StopFlag& stop) {
   return operations_.run(Operation::Kind::kWrite, std::move(transfer), &stop);
 }
 
-Task<Result<>> UringRing::sync(std::shared_ptr<File> file) {
-  Transfer of;
-  of.file = std::move(file);
-  return operations_.run(Operation::Kind::kSync, std::move(of), nullptr);
+Task<Result<>> UringRing::sync(Transfer of, StopFlag& stop) {
+  return operations_.run(Operation::Kind::kSync, std::move(of), &stop);
 }
 
 Result<> UringRing::register_memory(std::span<std::byte> memory) {

@@ -44,7 +44,7 @@ class UringRing final : public Ring, private OperationDriver, private UringClien
   Result<> rename(const std::string& from, const std::string& to) override;
   Task<Result<>> read(Transfer transfer, StopFlag& stop) override;
   Task<Result<>> write(Transfer transfer, StopFlag& stop) override;
-  Task<Result<>> sync(std::shared_ptr<File> file) override;
+  Task<Result<>> sync(Transfer of, StopFlag& stop) override;
   Result<> register_memory(std::span<std::byte> memory) override;
   Task<> drain() override { return operations_.drain(); }
   RingStats stats() const override;

@@ -13,6 +13,7 @@
 #include "io/make_ring.h"
 #include "runtime/check.h"
 #include "runtime/engine_loop.h"
+#include "runtime/log.h"
 #include "scheduler/pools.h"
 #include "scheduler/step_loop.h"
 
@@ -58,6 +59,9 @@ struct Pool {
 // Buffers for what is written to NVMe: two batches, and a page at least.
 constexpr size_t kStagingBytes = size_t{8} << 20;
 
+// With what a closed store's disk has not ended.
+constexpr std::chrono::milliseconds kDrainPatience(200);
+
 struct Engine::Impl {
   EngineOptions options;
   RealClock clock;
@@ -71,6 +75,9 @@ struct Engine::Impl {
   std::unique_ptr<cache::KvCache> cache;
   std::unique_ptr<cache::Tiers> tiers;
   std::unique_ptr<StepLoop> steps;
+  // The disk has not ended what it was asked for: all that its operations name is left to the end of
+  // the process.
+  bool abandoned = false;
   std::atomic<uint64_t> next_id{1};
   std::thread thread;
 
@@ -163,7 +170,17 @@ void Engine::Impl::register_memory() {
 Task<> Engine::Impl::close() {
   if (tiers != nullptr) co_await tiers->close();
   if (store != nullptr) co_await store->close();
-  if (ring != nullptr) co_await ring->drain();
+  if (ring == nullptr) co_return;
+  const auto is_drained = [this] {
+    const io::RingStats stats = ring->stats();
+    return stats.in_flight + stats.queued == 0 && (store == nullptr || store->drained());
+  };
+  StopFlag never;
+  const Clock::TimePoint until = clock.now() + kDrainPatience;
+  while (!is_drained() && clock.now() < until) {
+    (void)co_await loop->sleep_for(std::chrono::milliseconds(5), never);
+  }
+  abandoned = !is_drained();
 }
 
 Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -266,6 +283,7 @@ Result<std::unique_ptr<Engine>> Engine::start(const EngineOptions& wanted, model
   const Result<> began = began_future.get();
   if (!began) {
     impl->thread.join();
+    if (impl->abandoned) static_cast<void>(impl.release());
     return began.error();
   }
   return std::unique_ptr<Engine>(new Engine(std::move(impl)));
@@ -274,6 +292,13 @@ Result<std::unique_ptr<Engine>> Engine::start(const EngineOptions& wanted, model
 Engine::~Engine() {
   impl_->push(ShutDownCommand{});
   impl_->thread.join();
+  if (impl_->abandoned) {
+    spdlog::warn(
+        "nvme state=abandoned: the disk has not ended {} transfers; what was durable is kept",
+        impl_->ring->stats().in_flight);
+    static_cast<void>(impl_.release());
+    return;
+  }
   impl_->steps.reset();
   impl_->tiers.reset();
 }

@@ -83,7 +83,7 @@ class DiskBench {
     }
     co_await scope.join();
     if (job->write && !job->error) {
-      const Result<> synced = co_await ring_->sync(file_);
+      const Result<> synced = co_await io::sync_file(*ring_, file_);
       if (!synced) job->error = synced.error();
     }
   }

@@ -89,6 +89,7 @@ class StoreTool {
         break;
     }
     co_await store_->close();
+    co_await ring_->drain();
   }
   int exit_code() const { return exit_code_; }
   EngineLoop& loop() { return loop_; }

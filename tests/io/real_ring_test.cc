@@ -107,7 +107,7 @@ TEST_P(RealRingTest, a_file_system_in_memory_is_used_buffered) {
   const Aligned wrote(kMiB, 3), read(kMiB);
   EXPECT_TRUE(file->allocate(2 * kMiB));
   EXPECT_TRUE(under_test_->write(file, kPage, wrote));
-  EXPECT_TRUE(under_test_->wait(ring().sync(file)));
+  EXPECT_TRUE(under_test_->wait(sync_file(ring(), file)));
   EXPECT_TRUE(under_test_->read(file, kPage, read));
   EXPECT_TRUE(read == wrote);
   unlink(path.c_str());
@@ -172,7 +172,7 @@ TEST(make_ring, says_which_ring_it_is_and_why) {
   const auto file = ring.open(directory / "a");
   const Aligned wrote(kMiB, 3), read(kMiB);
   CHECK(ring.write(file, 0, wrote).has_value());
-  CHECK(ring.wait(ring.ring().sync(file)).has_value());
+  CHECK(ring.wait(sync_file(ring.ring(), file)).has_value());
   CHECK(ring.read(file, 0, read).has_value());
   CHECK(read == wrote);
   std::fprintf(stderr, "%s", ring.ring().description().c_str());

@@ -56,7 +56,7 @@ TEST_P(RingTest, reads_what_it_wrote_at_every_size) {
         ASSERT_TRUE(ring().register_memory(read.span()).has_value());
       }
       ASSERT_TRUE(under_test_->write(file_, offset, wrote));
-      ASSERT_TRUE(under_test_->wait(ring().sync(file_)));
+      ASSERT_TRUE(under_test_->wait(sync_file(ring(), file_)));
       ASSERT_TRUE(under_test_->read(file_, offset, read));
       EXPECT_TRUE(read == wrote) << bytes;
       offset += bytes + kPage;

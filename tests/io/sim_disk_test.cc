@@ -35,7 +35,7 @@ struct Process {
     return wait([&] { return disk.read(transfer(file, offset, bytes), stop); });
   }
   Result<> sync(const std::shared_ptr<io::File>& file) {
-    return wait([&] { return disk.sync(file); });
+    return wait([&] { return sync_file(disk, file); });
   }
   static Task<> store(Task<Result<>> task, Result<>* to) { *to = co_await std::move(task); }
   Result<> wait(const std::function<Task<Result<>>()>& start) {

@@ -102,6 +102,7 @@ class SimProcess {
     if (store != nullptr) {
       scope.spawn(store->close());
       run_all();
+      settle();
       store.reset();
     }
     run_all();

@@ -95,10 +95,8 @@ Task<Result<>> SimDisk::write(io::Transfer transfer, StopFlag& stop) {
   return operations_.run(Operation::Kind::kWrite, std::move(transfer), &stop);
 }
 
-Task<Result<>> SimDisk::sync(std::shared_ptr<io::File> file) {
-  io::Transfer of;
-  of.file = std::move(file);
-  return operations_.run(Operation::Kind::kSync, std::move(of), nullptr);
+Task<Result<>> SimDisk::sync(io::Transfer of, StopFlag& stop) {
+  return operations_.run(Operation::Kind::kSync, std::move(of), &stop);
 }
 
 io::RingStats SimDisk::stats() const {

@@ -75,7 +75,7 @@ class SimDisk final : public io::Ring, private io::OperationDriver {
   Result<> rename(const std::string& from, const std::string& to) override;
   Task<Result<>> read(io::Transfer transfer, StopFlag& stop) override;
   Task<Result<>> write(io::Transfer transfer, StopFlag& stop) override;
-  Task<Result<>> sync(std::shared_ptr<io::File> file) override;
+  Task<Result<>> sync(io::Transfer of, StopFlag& stop) override;
   Result<> register_memory(std::span<std::byte>) override { return {}; }
   Task<> drain() override { return operations_.drain(); }
   io::RingStats stats() const override;
