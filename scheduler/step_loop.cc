@@ -57,6 +57,7 @@ Task<> StepLoop::run() {
     }
     const bool loading = std::any_of(running_.begin(), running_.end(),
                                      [this](LiveSequence* s) { return waits_for_load(*s); });
+    if (loading && end_load_in_the_way()) continue;
     if (loading) {
       outbox_.deliver();
       publish();
@@ -161,7 +162,9 @@ bool StepLoop::build_step() {
   batch_.sequences.clear();
   stepping_.clear();
   if (running_.empty()) return false;
-  Plan step = plan(policy_, picture());
+  PolicyState state = picture();
+  free_promises(state);
+  Plan step = plan(policy_, state);
   const std::vector<LiveSequence*> slots = running_;
   for (Slot slot : step.preempt) preempt(*slots[slot]);
   for (const PlannedStep& planned : step.steps) {

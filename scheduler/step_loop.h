@@ -111,6 +111,9 @@ class StepLoop {
   void advance_loads();  // sequences take the pages that have arrived
   uint32_t compute_until(LiveSequence& sequence);
   bool waits_for_load(const LiveSequence& sequence) const;
+  bool is_in_the_way(const LiveSequence& sequence) const;
+  void free_promises(PolicyState& state) const;
+  bool end_load_in_the_way();
   void end_load(LiveSequence& sequence);
   void keep_path(LiveSequence& sequence, bool running);
   void keep_ahead();

@@ -6,6 +6,12 @@
 #include "scheduler/step_loop.h"
 
 namespace spillway::scheduler {
+namespace {
+
+// A stream that has no room for its next token waits no longer than this for what others load.
+constexpr std::chrono::milliseconds kLoadPatience(50);
+
+}  // namespace
 
 // Each sequence that has something to compute would wait for what this one computes.
 double StepLoop::compute_price() const {
@@ -79,6 +85,40 @@ uint32_t StepLoop::compute_until(LiveSequence& sequence) {
 
 bool StepLoop::waits_for_load(const LiveSequence& sequence) const {
   return sequence.load != nullptr && sequence.waits_since.has_value();
+}
+
+// It has waited for its load so long that others who have no room need not wait with it.
+bool StepLoop::is_in_the_way(const LiveSequence& sequence) const {
+  return waits_for_load(sequence) &&
+         parts_.loop.clock().now() - *sequence.waits_since >= kLoadPatience;
+}
+
+// Room that was promised to it is lent to others meanwhile; where that is not enough it is given up
+// as one that has had its turn, with what it loads.
+void StepLoop::free_promises(PolicyState& state) const {
+  for (RunningSequence& sequence : state.running) {
+    if (!is_in_the_way(*running_[sequence.slot])) continue;
+    sequence.progress = std::max(sequence.progress, policy_.headroom_tokens);
+  }
+}
+
+// Nothing can run, and not for want of what is loading: of those that go before it in order of
+// service the last one's load ends, so that it computes instead.
+bool StepLoop::end_load_in_the_way() {
+  const bool somebody_could = std::any_of(running_.begin(), running_.end(),
+                                          [this](auto* s) { return !waits_for_load(*s); });
+  if (!somebody_could) return false;
+  LiveSequence* last = nullptr;
+  for (LiveSequence* sequence : running_) {
+    const auto key = [](const LiveSequence& s) {
+      return std::pair(s.request->request.priority, s.request->id);
+    };
+    if (!is_in_the_way(*sequence)) continue;
+    if (last == nullptr || key(*last) < key(*sequence)) last = sequence;
+  }
+  if (last == nullptr) return false;
+  end_load(*last);
+  return true;
 }
 
 void StepLoop::end_load(LiveSequence& sequence) {

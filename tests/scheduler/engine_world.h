@@ -68,7 +68,7 @@ inline Answer expected_answer(const sim::FakeTokenizer& tokenizer, const Request
 
 class Client final : public OutputSink {
  public:
-  explicit Client(Request request) : request_(std::move(request)) {}
+  Client(Request request, const Clock& clock) : request_(std::move(request)), clock_(clock) {}
 
   void on_output(Output output) override {
     ASSERT_FALSE(done_);
@@ -80,6 +80,11 @@ class Client final : public OutputSink {
     }
     ASSERT_FALSE(finished_[output.choice]);
     for (const OutputToken& token : output.tokens) answer.tokens.push_back(token.token);
+    if (!output.tokens.empty()) {
+      const Clock::TimePoint now = clock_.now();
+      if (last_token_) longest_gap_ = std::max(longest_gap_, now - *last_token_);
+      last_token_ = now;
+    }
     answer.text += output.text;
     if (output.finish) {
       finished_[output.choice] = true;
@@ -115,11 +120,15 @@ class Client final : public OutputSink {
   }
 
   bool done() const { return done_; }
+  Clock::Duration longest_gap() const { return longest_gap_; }  // between two tokens
   const Usage& usage() const { return usage_; }
   const Request& request() const { return request_; }
 
  private:
   Request request_;
+  const Clock& clock_;
+  std::optional<Clock::TimePoint> last_token_;
+  Clock::Duration longest_gap_{};
   std::map<uint32_t, Answer> answers_;
   std::map<uint32_t, bool> finished_;
   bool done_ = false;
@@ -149,6 +158,7 @@ struct WorldOptions {
   bool flood = false;                    // a tenant that sends prompts nobody sends again
   std::chrono::nanoseconds step_time{};  // that a look at the device takes at least
   bool watch_operations = false;         // look at what is enqueued, before each operation
+  bool faults_to_the_end = true;  // else the disk is well again when the tiers are closed
   bool clear_at_end = true;  // the lower tiers; else the store keeps its pages for another world
 };
 
@@ -204,7 +214,7 @@ class World {
   }
 
   std::shared_ptr<Client> submit(Request request) {
-    auto client = std::make_shared<Client>(request);
+    auto client = std::make_shared<Client>(request, clock_);
     auto live = std::make_unique<LiveRequest>();
     live->id = static_cast<RequestId>(++last_id_);
     live->arrived = clock_.now();
@@ -278,7 +288,26 @@ class World {
     settle();
   }
 
+  // Does `then` when the condition holds for the first time, in a run of phases.
+  void when(std::function<bool()> condition, std::function<void()> then) {
+    condition_ = std::move(condition);
+    then_ = std::move(then);
+  }
+  // One after the other, each when all before has come to its end.
+  void run_phases(std::vector<std::function<void()>> phases) {
+    parker_.before_park = [this] {
+      clock_.advance(options_.step_time);
+      if (then_ && condition_()) std::exchange(then_, nullptr)();
+    };
+    parker_.when_idle = [this, phases, next = size_t{0}]() mutable {
+      next < phases.size() ? phases[next++]() : (void)steps_->push(ShutDownCommand{});
+    };
+    loop_.run(steps_->run());
+    settle();
+  }
+
   void settle() {
+    if (disk_ != nullptr && !options_.faults_to_the_end) disk_->faults = {};
     check();
     if (tiers_ != nullptr) {
       loop_.run(close_tiers());
@@ -482,6 +511,8 @@ class World {
   uint64_t last_id_ = 0;
   bool then_done_ = false;
   uint64_t sessions_at_end_ = ~uint64_t{0};
+  std::function<bool()> condition_;
+  std::function<void()> then_;
 };
 
 inline Request prompt_of(uint32_t length, uint32_t max_tokens) {
