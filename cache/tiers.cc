@@ -88,9 +88,9 @@ Tiers::~Tiers() {
 }
 
 // Builds the directory from the store's index: parents before children, by position. A page whose
-// chain does not lead to it can never be found again, so it is erased. Every uid counts, also those that
-// are erased here: a crash may bring such a record back, and then it must name nobody else. Pages
-// of another fingerprint stay as they are.
+// chain does not lead to it can never be found again, so it is erased. Every uid counts, also those
+// that are erased here: a crash may bring such a record back, and then it must name nobody else.
+// Pages of another fingerprint stay as they are.
 void Tiers::list_stored() {
   if (parts_.store == nullptr) return;
   std::vector<io::StoredPage> stored;

@@ -3,9 +3,9 @@
 // snapshot goes into the other region; the superblock that names it is written when it is durable.
 // So at every moment the newest durable superblock names a region that nothing overwrites.
 //
-// A write or flush that takes longer than `patience`, or that give_up() cuts short, is an error like
-// any other for who waits. But it may still land, and a place that it writes must not be written
-// again before: until it has really ended everything here fails with kDeadlineExceeded.
+// A write or flush that takes longer than `patience`, or that give_up() cuts short, is an error
+// like any other for who waits. But it may still land, and a place that it writes must not be
+// written again before: until it has really ended everything here fails with kDeadlineExceeded.
 //
 // Owner: the store, whose committing coroutine is the only caller: one operation at a time. May die
 // before an operation that was given up has ended.
@@ -18,8 +18,8 @@
 
 #include "io/index_block.h"
 #include "io/ring.h"
-#include "runtime/engine_loop.h"
 #include "io/store_geometry.h"
+#include "runtime/engine_loop.h"
 #include "runtime/task.h"
 
 namespace spillway::io {

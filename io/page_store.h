@@ -12,8 +12,9 @@
 //
 // After a failed flush nothing since the last good one counts, and the next commit is a snapshot of
 // what was durable before (case S10). While that fails too the store is read-only, and a put is let
-// through every kProbeInterval to try again (case S9). A flush or a write of the index that the disk
-// does not end in time is a failed one, and until it has ended the store stays read-only (S11).
+// through every kProbeInterval to try again (case S9). A flush or a write of the index that the
+// disk does not end in time is a failed one, and until it has ended the store stays read-only
+// (S11).
 #pragma once
 
 #include <memory>

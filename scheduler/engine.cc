@@ -75,8 +75,8 @@ struct Engine::Impl {
   std::unique_ptr<cache::KvCache> cache;
   std::unique_ptr<cache::Tiers> tiers;
   std::unique_ptr<StepLoop> steps;
-  // The disk has not ended what it was asked for: all that its operations name is left to the end of
-  // the process.
+  // The disk has not ended what it was asked for: all that its operations name is left to the end
+  // of the process.
   bool abandoned = false;
   std::atomic<uint64_t> next_id{1};
   std::thread thread;

@@ -158,7 +158,7 @@ struct WorldOptions {
   bool flood = false;                    // a tenant that sends prompts nobody sends again
   std::chrono::nanoseconds step_time{};  // that a look at the device takes at least
   bool watch_operations = false;         // look at what is enqueued, before each operation
-  bool faults_to_the_end = true;  // else the disk is well again when the tiers are closed
+  bool faults_to_the_end = true;         // else the disk is well again when the tiers are closed
   bool clear_at_end = true;  // the lower tiers; else the store keeps its pages for another world
 };
 

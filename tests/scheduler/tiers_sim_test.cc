@@ -169,7 +169,8 @@ TEST(TiersSimulation, models_that_share_a_store_keep_their_own_pages) {
   EXPECT_GT(hits, 100u);
 }
 
-// Pages that could not be written, and pages that were evicted, leave none behind that nobody finds.
+// Pages that could not be written, and pages that were evicted, leave none behind that nobody
+// finds.
 TEST(TiersSimulation, all_that_the_store_holds_is_found_after_a_restart) {
   uint64_t found = 0, errors = 0, evictions = 0;
   for (uint64_t run = 0; run < 30; ++run) {
