@@ -420,6 +420,7 @@ Task<bool> Tiers::fetch_from_host(DirectoryNode* node, uint32_t group,
 Task<bool> Tiers::fetch_from_nvme(std::shared_ptr<Load> load, DirectoryNode* node, uint32_t group,
                                   std::shared_ptr<FillingPage> page) {
   const LowerPage& lower = node->pages[group];
+  if (lower.codec != 0) co_return co_await fetch_encoded(load, node, group, page);
   const std::span<std::byte> to(page->data(), parts_.cache.page_bytes(group));
   const Result<> read =
       co_await parts_.store->get(lower.slot, lower.generation, to, page, load->stop);
@@ -432,6 +433,41 @@ Task<bool> Tiers::fetch_from_nvme(std::shared_ptr<Load> load, DirectoryNode* nod
   } else if (code == ErrorCode::kCorrupt || code == ErrorCode::kNotFound) {
     drop_nvme(*node, group, true);
   }
+  co_return false;
+}
+
+// Into a buffer, and decoded from there into the page by a worker.
+Task<bool> Tiers::fetch_encoded(std::shared_ptr<Load> load, DirectoryNode* node, uint32_t group,
+                                std::shared_ptr<FillingPage> page) {
+  const LowerPage& lower = node->pages[group];
+  const auto buffer = co_await decoder_->take(load->stop);
+  if (!buffer) {
+    end_move(*node, group, false);
+    co_return false;
+  }
+  const std::span<std::byte> to = (*buffer)->bytes().first(lower.stored_bytes);
+  const Result<> read =
+      co_await parts_.store->get(lower.slot, lower.generation, to, *buffer, load->stop);
+  judge_read(read);
+  Result<> done = read;
+  if (read) {
+    const auto codec = kernels::page_codec_of(lower.codec);
+    CHECK(codec.has_value());
+    done = co_await decoder_->decode(*codec, *buffer, lower.encoded_bytes,
+                                     {page->data(), parts_.cache.page_bytes(group)});
+  }
+  end_move(*node, group, done.has_value());
+  if (done) {
+    ++codec_.decoded;
+    co_return true;
+  }
+  const ErrorCode code = done.error().code;
+  if (read && code == ErrorCode::kCorrupt) {  // the checksum of bytes that nobody encoded
+    ++codec_.failed;
+    ++nvme_.errors;
+    ++nvme_.corrupt;
+  }
+  if (code == ErrorCode::kCorrupt || code == ErrorCode::kNotFound) drop_nvme(*node, group, true);
   co_return false;
 }
 

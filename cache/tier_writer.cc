@@ -154,8 +154,10 @@ Task<> Tiers::write_batch(PinnedPath pinned, std::vector<DirectoryNode*> nodes, 
   if (parts_.store == nullptr) co_return;
   if (has_host()) staged = begin_host_puts(nodes, range, reused);
   Scope puts(parts_.loop.executor(), scope_.stop());
-  for (const Copy& copy : staged) {
-    puts.spawn(put_page(copy.node, copy.group, copy.data, copy.owner, clears));
+  for (Copy& copy : staged) {
+    // Whoever needs a buffer last lets go of it.
+    puts.spawn(
+        put_page({copy.node, copy.group, copy.reused, clears}, copy.data, std::move(copy.owner)));
   }
   co_await puts.join();
   drop_unreachable(staged);
@@ -242,7 +244,7 @@ void Tiers::start_staged_copies(const PinnedPath& pinned, const std::vector<Dire
       begin_move(*node, g, Move::kDeviceToNvme);
       parts_.device.copy_out().copy(slot->data(), parts_.cache.page_data(g, from),
                                     parts_.cache.page_bytes(g));
-      copies.push_back({node, g, slot->data(), slot});
+      copies.push_back({node, g, slot->data(), slot, position < reused});
     }
   }
 }
@@ -261,7 +263,7 @@ std::vector<Tiers::Copy> Tiers::begin_host_puts(const std::vector<DirectoryNode*
       }
       begin_move(*node, g, Move::kHostToNvme);
       puts.push_back({node, g, host_pools_[g].data(lower.host_page),
-                      std::make_shared<HostPin>(*this, *node, g)});
+                      std::make_shared<HostPin>(*this, *node, g), position < reused});
     }
   }
   return puts;
@@ -270,64 +272,113 @@ std::vector<Tiers::Copy> Tiers::begin_host_puts(const std::vector<DirectoryNode*
 // Whether the page may be written now; evicts until there is a slot besides the `begun` ones that
 // this batch will take.
 bool Tiers::makes_room(const DirectoryNode& node, uint32_t group, bool reused, uint64_t begun) {
-  constexpr uint32_t kEvictMax =
-      64;  // other sizes' slots may have to go before one of ours is free
   if (options_.write == WritePolicy::kOff) return false;
   const bool again = reused || node.uses > 0;
   if (options_.write == WritePolicy::kReuse && !again) return false;
-  const auto bytes = static_cast<uint32_t>(parts_.cache.page_bytes(group));
+  return frees_slot(group, likely_bytes_[group], begun, again) &&
+         write_breaker_.allows(parts_.loop.clock().now());
+}
+
+// Whether the store has more than `begun` slots for so many bytes. Pages of others may always go.
+bool Tiers::frees_slot(uint32_t group, uint32_t bytes, uint64_t begun, bool may_evict) {
+  constexpr uint32_t kEvictMax =
+      64;  // other sizes' slots may have to go before one of ours is free
   const auto room = [&] { return parts_.store->free_slots(bytes) > begun; };
   for (uint32_t i = 0; i < kEvictMax && !room(); ++i) {
     if (!evict_other()) break;
   }
-  for (uint32_t i = 0; again && i < kEvictMax && !room(); ++i) {
+  for (uint32_t i = 0; may_evict && i < kEvictMax && !room(); ++i) {
     bool evicted = evict_one(Tier::kNvme, group);
     for (uint32_t g = 0; !evicted && g < parts_.cache.groups(); ++g) {
       evicted = evict_one(Tier::kNvme, g);
     }
     if (!evicted) break;
   }
-  return room() && write_breaker_.allows(parts_.loop.clock().now());
+  return room();
 }
 
-Task<> Tiers::put_page(DirectoryNode* node, uint32_t group, std::byte* data,
-                       std::shared_ptr<void> owner, uint64_t clears) {
+// The page as the store is to have it: encoded where that is worth it, else as it is. The owner of
+// the page's own bytes is let go of when they are needed no more.
+Task<Tiers::Stored> Tiers::encode(uint32_t group, std::byte* data, std::shared_ptr<void> owner) {
+  const auto bytes = static_cast<uint32_t>(parts_.cache.page_bytes(group));
+  Stored stored;
+  stored.payload.bytes = {data, bytes};
+  stored.payload.encoded_bytes = bytes;
+  stored.owner = std::move(owner);
+  if (encoder_ == nullptr) co_return stored;
+  const std::shared_ptr<PageTranscoder::Buffer> buffer = encoder_->take_now();
+  uint32_t encoded = 0;
+  if (buffer != nullptr) {
+    encoded = co_await encoder_->encode(options_.nvme_codec, stored.payload.bytes, buffer);
+  }
+  if (encoded == 0) {
+    ++codec_.kept;
+    co_return stored;
+  }
+  const uint32_t sectors = (encoded + io::kSectorBytes - 1) / io::kSectorBytes;
+  stored.payload.bytes = buffer->bytes().first(size_t{sectors} * io::kSectorBytes);
+  stored.payload.codec = static_cast<uint32_t>(options_.nvme_codec);
+  stored.payload.encoded_bytes = encoded;
+  stored.owner = buffer;
+  co_return stored;
+}
+
+Task<> Tiers::put_page(Put put, std::byte* data, std::shared_ptr<void> owner) {
+  DirectoryNode* const node = put.node;
+  const uint32_t group = put.group;
   const size_t bytes = parts_.cache.page_bytes(group);
+  Stored to_store = co_await encode(group, data, std::move(owner));
+  const auto stored_bytes = static_cast<uint32_t>(to_store.payload.bytes.size());
+  const bool again = put.reused || node->uses > 0;
+  // What it takes is known only now, and a reset may have come meanwhile.
+  if (put.clears != clears_ ||
+      (encoder_ != nullptr && !frees_slot(group, stored_bytes, 0, again))) {
+    end_move(*node, group, false);
+    ++nvme_.skipped;
+    write_breaker_.undecided();
+    co_return;
+  }
   io::PageName name;
   name.space = node->space->identity;
   name.key = {node->key.low, node->key.high};
-  name.parent = {node->uid, node->parent->uid};
+  name.uid = node->uid;
+  name.parent_uid = node->parent->uid;
   name.position = node->position;
   name.group = group;
   name.tokens = node->tokens;
-  io::PagePayload payload;
-  payload.bytes = {data, bytes};
-  payload.encoded_bytes = static_cast<uint32_t>(bytes);
   const Result<io::StoredPage> stored =
-      co_await parts_.store->put(name, payload, std::move(owner), scope_.stop());
-  if (stored) {
-    write_breaker_.succeeded();
-    ++nvme_.writes;
-    nvme_.written_bytes += bytes;
-    LowerPage& page = node->pages[group];
-    page.slot = stored->slot;
-    page.generation = stored->generation;
-    page.codec = stored->codec;
-    page.encoded_bytes = stored->encoded_bytes;
-    page.stored_bytes = stored->stored_bytes;
-    ++nvme_.pages;
-    end_move(*node, group, true);
-    entered_nvme(*node, group);
-    // A reset that came meanwhile meant this page too.
-    if (clears != clears_) drop_nvme(*node, group, true);
+      co_await parts_.store->put(name, to_store.payload, std::move(to_store.owner), scope_.stop());
+  if (!stored) {
+    end_move(*node, group, false);
+    ++nvme_.skipped;
+    put_failed(stored.error().code);
     co_return;
   }
-  end_move(*node, group, false);
-  ++nvme_.skipped;
-  const ErrorCode code = stored.error().code;
+  write_breaker_.succeeded();
+  ++nvme_.writes;
+  nvme_.written_bytes += bytes;
+  if (stored->codec != 0) {
+    ++codec_.encoded;
+    codec_.bytes_before += bytes;
+    codec_.bytes_after += stored_bytes;
+  }
+  likely_bytes_[group] = stored_bytes;
+  LowerPage& page = node->pages[group];
+  page.slot = stored->slot;
+  page.generation = stored->generation;
+  page.codec = stored->codec;
+  page.encoded_bytes = stored->encoded_bytes;
+  page.stored_bytes = stored->stored_bytes;
+  ++nvme_.pages;
+  end_move(*node, group, true);
+  entered_nvme(*node, group);
+  // A reset that came meanwhile meant this page too.
+  if (put.clears != clears_) drop_nvme(*node, group, true);
+}
+
+void Tiers::put_failed(ErrorCode code) {
   if (code == ErrorCode::kCancelled || code == ErrorCode::kResourceExhausted) {
-    write_breaker_.undecided();
-    co_return;
+    return write_breaker_.undecided();
   }
   ++nvme_.errors;
   write_breaker_.failed(parts_.loop.clock().now(), code == ErrorCode::kDeadlineExceeded);

@@ -73,6 +73,7 @@ Tiers::Tiers(TiersOptions options, Parts parts, const MakePolicy& make_policy)
     staging_ = std::make_unique<Staging>(options_.staging, largest_page(parts_.cache));
     CHECK(staging_->free_slots() > 0);
   }
+  make_transcoders();
   list_stored();
   if (parts_.store != nullptr || has_host()) scope_.spawn(write_behind());
 }
@@ -85,6 +86,31 @@ Tiers::~Tiers() {
     while (EvictionCandidate* entry = nvme_policies_[g]->victim())
       nvme_policies_[g]->remove(*entry);
   }
+}
+
+void Tiers::make_transcoders() {
+  for (uint32_t g = 0; g < parts_.cache.groups(); ++g) {
+    likely_bytes_.push_back(static_cast<uint32_t>(parts_.cache.page_bytes(g)));
+  }
+  if (parts_.store == nullptr) return;
+  const size_t page = largest_page(parts_.cache);
+  if (options_.nvme_codec != kernels::PageCodec::kIdentity) {
+    encoder_ = std::make_unique<PageTranscoder>(options_.encode_buffers, page, parts_.run_work);
+  }
+  if (!options_.decode_buffers.empty()) {
+    decoder_ = std::make_unique<PageTranscoder>(options_.decode_buffers, page, parts_.run_work);
+  }
+}
+
+// Whether the page's bytes are those of a page of ours, or become so. A codec that loses something
+// makes other answers, so its pages are for who asked for it.
+bool Tiers::is_readable(const io::StoredPage& page) const {
+  const uint64_t bytes = parts_.cache.page_bytes(page.name.group);
+  const auto codec = kernels::page_codec_of(page.codec);
+  if (!codec) return false;
+  if (*codec == kernels::PageCodec::kIdentity) return page.stored_bytes == bytes;
+  const bool same_bits = kernels::is_lossless(*codec) || *codec == options_.nvme_codec;
+  return same_bits && decoder_ != nullptr && page.stored_bytes <= bytes;
 }
 
 // Builds the directory from the store's index: parents before children, by position. A page whose
@@ -103,13 +129,13 @@ void Tiers::list_stored() {
   for (const io::StoredPage& page : stored) {
     const io::PageName& name = page.name;
     if (!parts_.cache.is_ours(name.space)) {
-      directory_.use_uid(std::max(name.parent[0], name.parent[1]));
+      directory_.use_uid(std::max(name.uid, name.parent_uid));
       others_.push_back({page.slot, page.generation});
       continue;
     }
     DirectoryNode* parent = nullptr;
     const Namespace space = parts_.cache.namespace_of(name.space);
-    const auto [uid, parent_uid] = name.parent;
+    const uint64_t uid = name.uid, parent_uid = name.parent_uid;
     if (parent_uid == 0) {
       parent = &directory_.root(space);
     } else if (const auto found = by_uid.find(parent_uid); found != by_uid.end()) {
@@ -120,7 +146,7 @@ void Tiers::list_stored() {
     const bool fits = parent != nullptr && uid != 0 && name.group < parts_.cache.groups() &&
                       name.tokens.size() == parts_.cache.page_tokens() &&
                       name.position == (parent->uid == 0 ? 0 : parent->position + 1) &&
-                      page.stored_bytes == parts_.cache.page_bytes(name.group) &&
+                      is_readable(page) &&
                       parts_.cache.key_of(space, parent->key, name.tokens) == key;
     DirectoryNode* node = nullptr;
     if (fits) {
@@ -366,6 +392,7 @@ TiersStats Tiers::stats() const {
   stats.host.bytes_per_s = host_rate_.bytes_per_s(now);
   stats.host.measured = host_rate_.measured();
   stats.nvme = nvme_;
+  stats.codec = codec_;
   stats.nvme.bytes_per_s = nvme_rate_.bytes_per_s(now);
   stats.nvme.measured = nvme_rate_.measured();
   stats.nvme.set_aside = read_breaker_.open();

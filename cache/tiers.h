@@ -4,6 +4,9 @@
 //   device pool <--stream copy-- host pool
 //   device pool <--ring read, straight into the page's memory-- block store
 //
+// With a codec a page is encoded before the ring write, and read into a buffer and decoded from it
+// into the page's memory, by workers (page_transcoder.h).
+//
 // Down: a path is kept when its request or turn ends, or when it is preempted. Its pages are pinned
 // in batches of kBatchBytes for the time of a stream copy only, into host pages or a buffer from
 // which the disk takes them, so that a slow disk holds nothing back; what is evicted before its
@@ -43,6 +46,7 @@
 #include "cache/load.h"
 #include "cache/load_plan.h"
 #include "cache/page_directory.h"
+#include "cache/page_transcoder.h"
 #include "cache/staging.h"
 #include "cache/tier_rates.h"
 #include "io/block_store.h"
@@ -71,6 +75,11 @@ struct TiersOptions {
   bool verify_all = false;  // check pages that come from host memory as well
   // Buffers for writes where there is no host tier: at least one page, 4 KiB aligned; outlives us.
   std::span<std::byte> staging;
+  // What pages become on NVMe. With one that is not lossless the cache's fingerprint must say so.
+  kernels::PageCodec nvme_codec = kernels::PageCodec::kIdentity;
+  // Buffers for encoded pages on their way down, if there is a codec, and up: each a page at least,
+  // 4 KiB aligned; they outlive us. Without those for the way up no encoded page is served.
+  std::span<std::byte> encode_buffers, decode_buffers;
   uint64_t load_bytes_max = 8u << 20;  // in flight from each tier towards the device
   double guess_bytes_per_s = 1e9;      // of a tier, until it was measured
 };
@@ -89,8 +98,17 @@ struct TierStats {
   bool writes_set_aside = false;  // the same of writes
 };
 
+struct CodecStats {
+  uint64_t encoded = 0;                        // pages that were written smaller than they are
+  uint64_t bytes_before = 0, bytes_after = 0;  // of these, as they are and as stored
+  uint64_t kept = 0;  // pages written as they are: not worth it, or no room
+  uint64_t decoded = 0;
+  uint64_t failed = 0;  // pages that verified and did not decode; none was served
+};
+
 struct TiersStats {
   TierStats host, nvme;
+  CodecStats codec;
   uint64_t directory_nodes = 0;
   uint64_t other_pages = 0;  // in the store, of other models, KV formats or page sizes
   uint64_t paths_waiting = 0, paths_dropped = 0;
@@ -117,6 +135,7 @@ class Tiers {
     KvCache& cache;
     kernels::Device& device;
     io::BlockStore* store = nullptr;  // null: no NVMe tier
+    RunWork run_work{};               // for codecs; needed where there are buffers for them
   };
   // Lists what the store holds. All parts outlive the tiers; the store is closed by who owns it,
   // after close().
@@ -179,6 +198,17 @@ class Tiers {
     uint32_t group;
     std::byte* data;              // for the store; null on the way to a host page
     std::shared_ptr<void> owner;  // of `data`
+    bool reused = false;
+  };
+  struct Put {
+    DirectoryNode* node;
+    uint32_t group;
+    bool reused;      // it may take the place of others
+    uint64_t clears;  // when it began
+  };
+  struct Stored {  // what goes to the store in a page's place
+    io::PagePayload payload;
+    std::shared_ptr<void> owner;
   };
   // Keeps a host page where it is while somebody reads it, also when nobody waits any more.
   class HostPin {
@@ -197,6 +227,8 @@ class Tiers {
   // tiers.cc
   bool has_host() const { return !host_pools_.empty(); }
   void list_stored();
+  void make_transcoders();
+  bool is_readable(const io::StoredPage& page) const;
   bool evict_other();
   void list(TierEntry& entry, Tier tier);
   void unlist(TierEntry& entry, Tier tier);
@@ -235,9 +267,11 @@ class Tiers {
                            const Range& range, uint32_t reused, std::vector<Copy>& copies);
   std::vector<Copy> begin_host_puts(const std::vector<DirectoryNode*>& nodes, const Range& range,
                                     uint32_t reused);
-  Task<> put_page(DirectoryNode* node, uint32_t group, std::byte* data, std::shared_ptr<void> owner,
-                  uint64_t clears);
+  Task<> put_page(Put put, std::byte* data, std::shared_ptr<void> owner);
+  Task<Stored> encode(uint32_t group, std::byte* data, std::shared_ptr<void> owner);
+  void put_failed(ErrorCode code);
   bool makes_room(const DirectoryNode& node, uint32_t group, bool reused, uint64_t begun);
+  bool frees_slot(uint32_t group, uint32_t bytes, uint64_t begun, bool may_evict);
   bool any_to_write(const std::vector<DirectoryNode*>& nodes, const Range& range) const;
   uint32_t reused_pages(const KeptPath& path);
   void grow_path(const KeptPath& path, std::vector<DirectoryNode*>& nodes, uint32_t end);
@@ -259,6 +293,8 @@ class Tiers {
                              std::shared_ptr<FillingPage> page);
   Task<bool> fetch_from_nvme(std::shared_ptr<Load> load, DirectoryNode* node, uint32_t group,
                              std::shared_ptr<FillingPage> page);
+  Task<bool> fetch_encoded(std::shared_ptr<Load> load, DirectoryNode* node, uint32_t group,
+                           std::shared_ptr<FillingPage> page);
   void drop_slot(Load::Slot& slot);
   void let_go(Load::Slot& slot);
   Task<> watch(std::shared_ptr<Load> load);
@@ -283,9 +319,11 @@ class Tiers {
   std::vector<std::unique_ptr<EvictionPolicy>> host_policies_;  // (group)
   std::vector<std::unique_ptr<EvictionPolicy>> nvme_policies_;  // (group)
   std::unique_ptr<Staging> staging_;
-  Semaphore host_room_, nvme_room_;  // bytes in flight towards the device
-  std::deque<KeptPath> queue_;       // at most kPathsMax
-  Channel<bool> queued_;             // wakes the writer
+  std::unique_ptr<PageTranscoder> encoder_, decoder_;
+  std::vector<uint32_t> likely_bytes_;  // (group) that a page takes in the store: as the last one
+  Semaphore host_room_, nvme_room_;     // bytes in flight towards the device
+  std::deque<KeptPath> queue_;          // at most kPathsMax
+  Channel<bool> queued_;                // wakes the writer
   bool waking_ = false;
   bool probing_reads_ = false;
   uint64_t tick_ = 0;
@@ -296,6 +334,7 @@ class Tiers {
   ComputeRate compute_rate_;
   Breaker read_breaker_, write_breaker_;  // of the store
   TierStats host_, nvme_;
+  CodecStats codec_;
   uint64_t paths_dropped_ = 0;
   std::vector<std::shared_ptr<Load>> loads_;  // not given up, and not finished when last looked at
   Scope scope_;                               // last: its tasks use all of the above

@@ -103,7 +103,8 @@ Result<PageStore::Opened> Opener::make_new(std::shared_ptr<File> file, const Geo
   superblock.area_offset = geometry.area_offset;
   superblock.area_bytes = geometry.area_bytes;
   auto index = std::make_unique<PageIndex>(geometry, superblock.store_id, options.slot_bytes,
-                                           options.page_tokens, options.band_bytes_min);
+                                           options.page_tokens, options.band_bytes_min,
+                                           options.smaller_slots);
   return PageStore::Opened{std::move(file), superblock, geometry, std::move(index), entropy};
 }
 
@@ -114,7 +115,8 @@ Task<PageStore::Opened> Opener::load(std::shared_ptr<File> file, Superblock supe
   IndexLog log({ring, loop, file, options.write_deadline}, superblock);
   const auto report = co_await log.load(loader);
   auto index = std::make_unique<PageIndex>(geometry, superblock.store_id, options.slot_bytes,
-                                           options.page_tokens, options.band_bytes_min);
+                                           options.page_tokens, options.band_bytes_min,
+                                           options.smaller_slots);
   loader.finish(*index);
   const auto took = std::chrono::duration<double, std::milli>(loop.clock().now() - begun);
   spdlog::info("store state=opened pages={} used_bytes={} capacity_bytes={} index_ms={:.1f}",

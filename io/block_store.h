@@ -39,7 +39,7 @@ struct PageName {
   std::array<uint64_t, 2> key{};  // of the prefix that ends with this page
   // A number that names this prefix among all in the store, and that of the prefix one page shorter
   // (0: this page is the first). By them the tree of prefixes is built again after a restart.
-  std::array<uint64_t, 2> parent{};
+  uint64_t uid = 0, parent_uid = 0;
   uint32_t position = 0;            // pages before it
   uint32_t group = 0;               // layer group
   std::span<const int32_t> tokens;  // of this page; at most kSlotTokensMax
@@ -67,6 +67,7 @@ struct BlockStoreOptions {
   std::string directory;             // must exist
   uint64_t bytes = 0;                // of the whole file set, index included; never more on disk
   std::vector<uint32_t> slot_bytes;  // size classes, ascending multiples of kSectorBytes
+  bool smaller_slots = false;        // classes below each too, for what a codec made smaller
   uint32_t page_tokens = 16;         // of the usual page: sizes the index
   // Pages that no codec made are written in bands of at least so many bytes, so that each can be
   // read alone: what the disk reads at one go as fast as more.

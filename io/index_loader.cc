@@ -31,7 +31,8 @@ void IndexLoader::on_page(const PageRecord& record, std::span<const uint64_t> ch
   page->units = record.slot_units;
   page->generation = record.generation;
   std::copy_n(record.key, 2, page->key);
-  std::copy_n(record.parent, 2, page->parent);
+  page->uid = record.uid;
+  page->parent_uid = record.parent_uid;
   page->position = record.position;
   page->group = record.group;
   page->codec = record.codec;

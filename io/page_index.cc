@@ -16,25 +16,46 @@ uint32_t units_of(uint64_t bytes) {
   return static_cast<uint32_t>((bytes + kUnitBytes - 1) / kUnitBytes);
 }
 
-std::vector<uint32_t> class_units(const std::vector<uint32_t>& slot_bytes) {
-  std::vector<uint32_t> units;
-  for (const uint32_t bytes : slot_bytes) units.push_back(units_of(bytes));
-  return units;
-}
+// Classes below a page's size lie so close that a slot wastes 1.5% of a page on average, and end at
+// half of it: the index, planned for whole pages, has room for twice as many.
+constexpr uint32_t kClassSteps = 32;
+constexpr uint32_t kClassStepsMin = 16;
 
 }  // namespace
 
+PageIndex::Classes PageIndex::classes_of(const std::vector<uint32_t>& slot_bytes,
+                                         bool smaller_slots) {
+  std::map<uint32_t, uint32_t> run_of;  // by units
+  for (uint32_t run = 0; run < slot_bytes.size(); ++run) run_of[units_of(slot_bytes[run])] = run;
+  for (uint32_t run = 0; smaller_slots && run < slot_bytes.size(); ++run) {
+    for (uint32_t step = kClassStepsMin; step < kClassSteps; ++step) {
+      run_of.emplace(units_of(uint64_t{slot_bytes[run]} * step / kClassSteps), run);
+    }
+  }
+  Classes classes;
+  for (const auto& [units, run] : run_of) {
+    classes.units.push_back(units);
+    classes.runs.push_back(run);
+  }
+  return classes;
+}
+
 PageIndex::PageIndex(const Geometry& geometry, const uint64_t (&store_id)[2],
                      const std::vector<uint32_t>& slot_bytes, uint32_t page_tokens,
-                     uint32_t band_bytes_min)
+                     uint32_t band_bytes_min, bool smaller_slots)
+    : PageIndex(geometry, store_id, classes_of(slot_bytes, smaller_slots), page_tokens,
+                band_bytes_min) {}
+
+PageIndex::PageIndex(const Geometry& geometry, const uint64_t (&store_id)[2],
+                     const Classes& classes, uint32_t page_tokens, uint32_t band_bytes_min)
     : store_id_{store_id[0], store_id[1]},
       page_tokens_(page_tokens),
       band_bytes_min_(band_bytes_min),
       // A record starts a new block only where it does not fit: any two neighbouring blocks hold
       // more than one block's room. So half of a region's room always suffices.
       index_bytes_max_(geometry.region_blocks() / 2 * kIndexBlockRoom),
-      space_(geometry.area_units(), class_units(slot_bytes)),
-      space_soon_(geometry.area_units(), class_units(slot_bytes)) {}
+      space_(geometry.area_units(), classes.units, classes.runs),
+      space_soon_(geometry.area_units(), classes.units, classes.runs) {}
 
 bool PageIndex::has_class(uint64_t payload_bytes) const {
   return payload_bytes > 0 && space_.class_of(units_of(payload_bytes)).has_value();
@@ -87,7 +108,8 @@ IndexedPage* PageIndex::add(const PageName& name, const PagePayload& payload, ui
   page->units = space_.class_units(*size_class);
   page->generation = generation;
   std::copy(name.key.begin(), name.key.end(), page->key);
-  std::copy(name.parent.begin(), name.parent.end(), page->parent);
+  page->uid = name.uid;
+  page->parent_uid = name.parent_uid;
   page->position = name.position;
   page->group = name.group;
   page->codec = payload.codec;
@@ -210,7 +232,8 @@ uint64_t PageIndex::checksum(const IndexedPage& page, uint32_t band,
   std::copy_n(store_id_, 2, identity.store_id);
   identity.generation = page.generation;
   std::copy_n(page.key, 2, identity.key);
-  std::copy_n(page.parent, 2, identity.parent);
+  identity.uid = page.uid;
+  identity.parent_uid = page.parent_uid;
   std::copy_n(page.space->hash, 2, identity.space_hash);
   identity.tokens_hash =
       XXH3_64bits(page.tokens.data(), page.tokens.size() * sizeof(page.tokens[0]));
@@ -247,7 +270,8 @@ StoredPage PageIndex::stored_page(const IndexedPage& page) {
   stored.generation = page.generation;
   stored.name.space = page.space->identity;
   std::copy_n(page.key, 2, stored.name.key.begin());
-  std::copy_n(page.parent, 2, stored.name.parent.begin());
+  stored.name.uid = page.uid;
+  stored.name.parent_uid = page.parent_uid;
   stored.name.position = page.position;
   stored.name.group = page.group;
   stored.name.tokens = page.tokens;
@@ -269,7 +293,8 @@ void PageIndex::pack(const IndexedPage& page, IndexPacker& into, uint64_t snapsh
   record.slot_units = page.units;
   record.generation = page.generation;
   std::copy_n(page.key, 2, record.key);
-  std::copy_n(page.parent, 2, record.parent);
+  record.uid = page.uid;
+  record.parent_uid = page.parent_uid;
   record.position = page.position;
   record.group = page.group;
   record.codec = page.codec;

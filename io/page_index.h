@@ -48,7 +48,8 @@ struct IndexedPage {
   uint32_t slot = 0;         // first unit
   uint32_t units = 0;
   uint64_t generation = 0;
-  uint64_t key[2] = {}, parent[2] = {};
+  uint64_t key[2] = {};
+  uint64_t uid = 0, parent_uid = 0;
   uint32_t position = 0, group = 0, codec = 0, encoded_bytes = 0, stored_bytes = 0;
   std::vector<uint64_t> checksums{0};  // (band)
   IndexedSpace* space = nullptr;
@@ -57,9 +58,10 @@ struct IndexedPage {
 
 class PageIndex {
  public:
-  // `slot_bytes`: the size classes.
+  // `slot_bytes`: the size classes; with `smaller_slots` others below each of them.
   PageIndex(const Geometry& geometry, const uint64_t (&store_id)[2],
-            const std::vector<uint32_t>& slot_bytes, uint32_t page_tokens, uint32_t band_bytes_min);
+            const std::vector<uint32_t>& slot_bytes, uint32_t page_tokens, uint32_t band_bytes_min,
+            bool smaller_slots = false);
 
   // Puts a page that was read from the index where it lies. False: it does not fit there.
   bool restore(std::unique_ptr<IndexedPage> page, const IndexedSpace& space);
@@ -109,6 +111,12 @@ class PageIndex {
 
  private:
   using Pages = std::map<uint32_t, std::unique_ptr<IndexedPage>>;  // by first unit
+  struct Classes {
+    std::vector<uint32_t> units, runs;
+  };
+  static Classes classes_of(const std::vector<uint32_t>& slot_bytes, bool smaller_slots);
+  PageIndex(const Geometry& geometry, const uint64_t (&store_id)[2], const Classes& classes,
+            uint32_t page_tokens, uint32_t band_bytes_min);
 
   IndexedSpace* space_named(std::string_view identity);
   static uint32_t record_bytes(const IndexedPage& page) {

@@ -5,13 +5,25 @@
 #include "runtime/check.h"
 
 namespace spillway::io {
+namespace {
 
-SlotSpace::SlotSpace(uint32_t units, std::vector<uint32_t> classes)
+std::vector<uint32_t> runs_or_own(std::vector<uint32_t> runs, size_t classes) {
+  if (!runs.empty()) return runs;
+  for (uint32_t i = 0; i < classes; ++i) runs.push_back(i);
+  return runs;
+}
+
+}  // namespace
+
+SlotSpace::SlotSpace(uint32_t units, std::vector<uint32_t> classes, std::vector<uint32_t> runs)
     : units_(units),
       classes_(std::move(classes)),
+      runs_(runs_or_own(std::move(runs), classes_.size())),
       next_(classes_.size(), 0),
       free_slots_(classes_.size(), 0) {
   CHECK(!classes_.empty());
+  CHECK(runs_.size() == classes_.size());
+  CHECK(*std::max_element(runs_.begin(), runs_.end()) < next_.size());
   CHECK(classes_.front() > 0);
   CHECK(std::is_sorted(classes_.begin(), classes_.end()));
   if (units > 0) add_hole(0, units);
@@ -25,32 +37,35 @@ std::optional<uint32_t> SlotSpace::class_of(uint32_t units) const {
 
 std::optional<uint32_t> SlotSpace::take(uint32_t size_class) {
   const uint32_t units = classes_[size_class];
-  uint32_t first = next_[size_class];
+  const uint32_t run = runs_[size_class];
+  uint32_t first = next_[run];
   auto hole = holes_.find(first);
   if (hole == holes_.end() || hole->second < units) {
-    const uint64_t run = uint64_t{units} * kRunSlots;
-    const uint32_t wanted = static_cast<uint32_t>(std::min<uint64_t>(run, UINT32_MAX));
+    const uint64_t some_more = uint64_t{units} * kRunSlots;
+    const uint32_t wanted = static_cast<uint32_t>(std::min<uint64_t>(some_more, UINT32_MAX));
     auto chosen = by_size_.lower_bound({wanted, 0});
     if (chosen == by_size_.end()) {
       if (by_size_.empty()) return std::nullopt;
       --chosen;  // the largest
+      if (chosen->first / 2 < units) chosen = by_size_.lower_bound({units, 0});
+      if (chosen == by_size_.end()) return std::nullopt;
     }
     const auto [hole_units, hole_first] = *chosen;
     if (hole_units < units) return std::nullopt;
     first = hole_first;
-    if (hole_units / 2 >= wanted && is_end_of_another_class(first, size_class)) {
+    if (hole_units / 2 >= wanted && is_end_of_another_run(first, run)) {
       first += hole_units / 2;
     }
     hole = holes_.find(hole_first);
   }
   cut(hole, first, units);
-  next_[size_class] = first + units;
+  next_[run] = first + units;
   return first;
 }
 
-bool SlotSpace::is_end_of_another_class(uint32_t unit, uint32_t size_class) const {
-  for (uint32_t other = 0; other < classes_.size(); ++other) {
-    if (other != size_class && next_[other] == unit && unit != 0) return true;
+bool SlotSpace::is_end_of_another_run(uint32_t unit, uint32_t run) const {
+  for (uint32_t other = 0; other < next_.size(); ++other) {
+    if (other != run && next_[other] == unit && unit != 0) return true;
   }
   return false;
 }

@@ -109,7 +109,8 @@ struct PageRecord {  // band_count uint64_t checksums follow, then token_count i
   uint32_t slot_units;  // as many belong to it
   uint64_t generation;
   uint64_t key[2];
-  uint64_t parent[2];
+  uint64_t uid;         // names the prefix that ends with this page; never given twice
+  uint64_t parent_uid;  // of the prefix one page shorter; 0: there is none
   uint32_t position;
   uint32_t group;
   uint32_t codec;
@@ -123,7 +124,8 @@ static_assert(offsetof(PageRecord, slot) == 8);
 static_assert(offsetof(PageRecord, slot_units) == 12);
 static_assert(offsetof(PageRecord, generation) == 16);
 static_assert(offsetof(PageRecord, key) == 24);
-static_assert(offsetof(PageRecord, parent) == 40);
+static_assert(offsetof(PageRecord, uid) == 40);
+static_assert(offsetof(PageRecord, parent_uid) == 48);
 static_assert(offsetof(PageRecord, position) == 56);
 static_assert(offsetof(PageRecord, group) == 60);
 static_assert(offsetof(PageRecord, codec) == 64);
@@ -148,7 +150,8 @@ struct PageIdentity {
   uint64_t store_id[2];
   uint64_t generation;
   uint64_t key[2];
-  uint64_t parent[2];
+  uint64_t uid;
+  uint64_t parent_uid;
   uint64_t space_hash[2];  // XXH3-128 of the namespace's identity
   uint64_t tokens_hash;    // XXH3-64 of the tokens
   uint32_t slot;

@@ -14,6 +14,7 @@
 #include "runtime/check.h"
 #include "runtime/engine_loop.h"
 #include "runtime/log.h"
+#include "runtime/worker_pool.h"
 #include "scheduler/pools.h"
 #include "scheduler/step_loop.h"
 
@@ -58,6 +59,9 @@ struct Pool {
 
 // Buffers for what is written to NVMe: two batches, and a page at least.
 constexpr size_t kStagingBytes = size_t{8} << 20;
+constexpr size_t kFewBuffersBytes = size_t{1} << 20;
+constexpr uint32_t kCodecThreads = 2;
+constexpr uint32_t kCodecJobsMax = 1024;  // more than there are buffers
 
 // With what a closed store's disk has not ended.
 constexpr std::chrono::milliseconds kDrainPatience(200);
@@ -70,6 +74,7 @@ struct Engine::Impl {
   std::vector<std::string> tier_lines;
   std::vector<Pool> memory;  // (group), then the host pools and the buffers
   std::unique_ptr<EngineLoop> loop;
+  std::unique_ptr<WorkerPool> workers;  // codecs'; where there is an NVMe tier
   std::unique_ptr<io::Ring> ring;
   std::unique_ptr<io::BlockStore> store;
   std::unique_ptr<cache::KvCache> cache;
@@ -87,10 +92,13 @@ struct Engine::Impl {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
   }
+  Result<> make_codec_buffers(kernels::Device& device, size_t page_bytes,
+                              cache::TiersOptions& tiers);
   Task<Result<>> open_store(const std::vector<kernels::KvGroupLayout>& layouts);
   Result<> make_host_pools(kernels::Device& device, const PoolPlan& pools,
                            const std::vector<kernels::KvGroupLayout>& layouts,
                            cache::TiersOptions& tiers);
+  cache::RunWork run_work();
   void register_memory();
   Task<> close();
 };
@@ -112,6 +120,7 @@ Task<Result<>> Engine::Impl::open_store(const std::vector<kernels::KvGroupLayout
   std::sort(wanted.slot_bytes.begin(), wanted.slot_bytes.end());
   const auto repeated = std::unique(wanted.slot_bytes.begin(), wanted.slot_bytes.end());
   wanted.slot_bytes.erase(repeated, wanted.slot_bytes.end());
+  wanted.smaller_slots = options.kv_nvme_codec != kernels::PageCodec::kIdentity;
   wanted.page_tokens = layouts.front().page_tokens;
   auto opened = co_await io::BlockStore::open(std::move(wanted), *loop, *ring);
   if (!opened) co_return explained(opened.error(), options);
@@ -121,7 +130,30 @@ Task<Result<>> Engine::Impl::open_store(const std::vector<kernels::KvGroupLayout
                        std::to_string(stats.capacity_bytes >> 20) + " MiB for pages, " +
                        std::to_string(stats.pages) + " found; " + ring->description() +
                        (stats.direct ? "" : ", buffered: no O_DIRECT on this file system"));
+  if (options.kv_nvme_codec != kernels::PageCodec::kIdentity) {
+    tier_lines.back() += ", codec " + std::string(page_codec_name(options.kv_nvme_codec));
+  }
   co_return Result<>();
+}
+
+// Pages that an earlier setting encoded are read with a few buffers, also where none is written.
+Result<> Engine::Impl::make_codec_buffers(kernels::Device& device, size_t page_bytes,
+                                          cache::TiersOptions& tiers) {
+  tiers.nvme_codec = options.kv_nvme_codec;
+  const bool encodes = options.kv_nvme_codec != kernels::PageCodec::kIdentity;
+  const auto make = [&](size_t wanted, std::span<std::byte>& buffers) -> Result<> {
+    const size_t bytes = std::max(wanted / page_bytes, size_t{1}) * page_bytes;
+    auto allocated = device.allocate(bytes);
+    if (!allocated) return allocated.error();
+    buffers = {allocated->data, bytes};
+    memory.push_back({std::move(*allocated), page_bytes});
+    return {};
+  };
+  if (auto made = make(encodes ? kStagingBytes : kFewBuffersBytes, tiers.decode_buffers); !made) {
+    return made;
+  }
+  if (!encodes) return {};
+  return make(kStagingBytes, tiers.encode_buffers);
 }
 
 // As many host pages of each group as their share of the device's.
@@ -150,6 +182,11 @@ Result<> Engine::Impl::make_host_pools(kernels::Device& device, const PoolPlan& 
   tier_lines.push_back("host     " + std::to_string(options.kv_host_bytes >> 20) + " MiB, " +
                        pages + " pages");
   return {};
+}
+
+cache::RunWork Engine::Impl::run_work() {
+  if (workers == nullptr) return {};
+  return [pool = workers.get()](std::function<void()> work) { return pool->run(std::move(work)); };
 }
 
 // All page memory, in pieces of whole pages of at most 1 GiB. A refusal costs speed only.
@@ -195,6 +232,12 @@ Result<std::unique_ptr<Engine>> Engine::start(const EngineOptions& wanted, model
   options.step_tokens_max = std::min(options.step_tokens_max, runner.batch_tokens_max());
   options.sequences_max = std::min(options.sequences_max, options.step_tokens_max);
   if (options.context_tokens_max == 0) options.context_tokens_max = shape.context_tokens_max;
+  if (!kernels::suits(options.kv_nvme_codec, shape.groups[0].type)) {
+    return invalid_argument("--kv-nvme-codec " +
+                            std::string(kernels::page_codec_name(options.kv_nvme_codec)) +
+                            " is for KV of 16 bits: take --kv-cache-dtype f16 or bf16, or "
+                            "--kv-nvme-codec identity");
+  }
   const PolicyOptions policy = policy_options(options);
   const Result<PoolPlan> pools =
       plan_pools(policy, shape.groups, options.kv_device_bytes, options.context_tokens_max);
@@ -202,7 +245,8 @@ Result<std::unique_ptr<Engine>> Engine::start(const EngineOptions& wanted, model
   options.context_tokens_max = pools->context_tokens_max;
 
   cache::KvCacheOptions cache_options;
-  cache_options.fingerprint = shape.fingerprint;
+  cache_options.fingerprint =
+      shape.fingerprint + kernels::fingerprint_of_codec(options.kv_nvme_codec);
   cache_options.prefix_caching = options.prefix_caching;
   cache_options.secret = random_secret();
   std::vector<std::byte*> bases;
@@ -231,6 +275,9 @@ Result<std::unique_ptr<Engine>> Engine::start(const EngineOptions& wanted, model
     if (!staging) return staging.error();
     tier_options.staging = {staging->data, bytes};
     impl->memory.push_back({std::move(*staging), page_bytes});
+    if (const Result<> made = impl->make_codec_buffers(device, page_bytes, tier_options); !made) {
+      return made.error();
+    }
   }
   impl->chosen =
       io::make_parker(options.io_uring ? io::IoUring::kWhereItWorks : io::IoUring::kNever);
@@ -239,6 +286,10 @@ Result<std::unique_ptr<Engine>> Engine::start(const EngineOptions& wanted, model
     impl->waits_in += " (" + impl->chosen.why_not_io_uring + ")";
   }
   impl->loop = std::make_unique<EngineLoop>(impl->clock, *impl->chosen.parker);
+  if (nvme) {
+    impl->workers = std::make_unique<WorkerPool>(
+        WorkerPool::Options{.threads = kCodecThreads, .jobs_max = kCodecJobsMax});
+  }
   const uint32_t double_cost_pages = kDoubleCostTokens / shape.groups[0].page_tokens;
   const auto make_policy = [kind = options.eviction_policy, double_cost_pages](uint32_t pages) {
     return cache::make_eviction_policy(kind,
@@ -265,7 +316,8 @@ Result<std::unique_ptr<Engine>> Engine::start(const EngineOptions& wanted, model
     raw->cache = std::make_unique<cache::KvCache>(std::move(options), make_policy(pools->pages[0]));
     if (nvme || !tier_options.host.empty()) {
       raw->tiers = std::make_unique<cache::Tiers>(
-          tier_options, cache::Tiers::Parts{*raw->loop, *raw->cache, device, raw->store.get()},
+          tier_options,
+          cache::Tiers::Parts{*raw->loop, *raw->cache, device, raw->store.get(), raw->run_work()},
           make_policy);
       if (const uint64_t others = raw->tiers->stats().other_pages; others > 0) {
         raw->tier_lines.push_back("         " + std::to_string(others) +

@@ -13,6 +13,7 @@
 #include "cache/tiers.h"
 #include "io/ring.h"
 #include "kernels/device.h"
+#include "kernels/page_codec.h"
 #include "model/runner.h"
 #include "model/tokenizer.h"
 #include "runtime/result.h"
@@ -33,6 +34,7 @@ struct EngineOptions {
   std::string kv_nvme_dir{};  // made if it is not there
   uint64_t kv_nvme_bytes = 0;
   cache::WritePolicy kv_nvme_write = cache::WritePolicy::kAuto;
+  kernels::PageCodec kv_nvme_codec = kernels::PageCodec::kIdentity;
   // More streams than the device holds take turns (first tokens come sooner), or wait for a place
   // (fewer transfers).
   bool take_turns = true;

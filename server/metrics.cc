@@ -145,6 +145,19 @@ void add_tiers(Scrape& out, const scheduler::EngineStats& stats) {
             {{"backend", stats.io_uring ? "io_uring" : "threads"},
              {"mode", stats.tiers.store.direct ? "direct" : "buffered"}});
   }
+  const cache::CodecStats& codec = stats.tiers.codec;
+  out.add("spillway:codec_encoded_pages_total", "Pages written smaller than they are.", counter,
+          double(codec.encoded));
+  out.add("spillway:codec_bytes_before_total", "Their bytes as they are.", counter,
+          double(codec.bytes_before));
+  out.add("spillway:codec_bytes_after_total", "Their bytes on disk.", counter,
+          double(codec.bytes_after));
+  out.add("spillway:codec_kept_pages_total", "Pages written as they are in spite of a codec.",
+          counter, double(codec.kept));
+  out.add("spillway:codec_decoded_pages_total", "Pages read and decoded.", counter,
+          double(codec.decoded));
+  out.add("spillway:codec_failed_pages_total", "Pages that did not decode; none was served.",
+          counter, double(codec.failed));
   out.add("spillway:store_read_only", "1 while the disk takes no writes; reads go on.", gauge,
           stats.tiers.store.read_only ? 1 : 0);
   out.add("spillway:tier_other_pages", "Pages of other models or settings; they go first.", gauge,

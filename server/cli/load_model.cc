@@ -145,6 +145,7 @@ scheduler::EngineOptions engine_options_of(const ModelOptions& options, uint32_t
   engine.kv_nvme_bytes = options.kv_nvme_bytes;
   if (options.kv_nvme_write == "reuse") engine.kv_nvme_write = cache::WritePolicy::kReuse;
   if (options.kv_nvme_write == "off") engine.kv_nvme_write = cache::WritePolicy::kOff;
+  if (options.kv_nvme_codec == "planes") engine.kv_nvme_codec = kernels::PageCodec::kPlanes;
   engine.kv_verify_all = options.kv_verify == "all";
   engine.io_uring = options.io_backend != "threads";
   engine.preempt_every_steps = options.preempt_every_steps;

@@ -94,6 +94,13 @@ void add_tier_flags(CLI::App& app, ModelOptions& model) {
       ->type_name("auto|reuse|off")
       ->capture_default_str()
       ->group(group);
+  app.add_option("--kv-nvme-codec", model.kv_nvme_codec,
+                 "How pages lie on disk: as they are, or without loss in fewer bytes (planes), "
+                 "which takes processor time")
+      ->check(CLI::IsMember({"identity", "planes"}))
+      ->type_name("identity|planes")
+      ->capture_default_str()
+      ->group(group);
   add_size(app, "--kv-host-size", model.kv_host_bytes,
            "Host memory for KV pages; of use where the device has memory of its own (default: 0)");
   app.get_option("--kv-host-size")->group(group);

@@ -26,6 +26,7 @@ struct ModelOptions {
   std::string kv_nvme_dir;       // empty: no NVMe tier
   uint64_t kv_nvme_bytes = uint64_t{8} << 30;
   std::string kv_nvme_write = "auto";
+  std::string kv_nvme_codec = "identity";
   std::string kv_verify = "nvme";
   std::string io_backend = "auto";
   uint32_t threads = 0;  // 0: one per core

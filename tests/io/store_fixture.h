@@ -28,7 +28,8 @@ struct TestPage {
     PageName name;
     name.space = space;
     name.key = {number + 1, ~number};
-    name.parent = {number, 7};
+    name.uid = number;
+    name.parent_uid = 7;
     name.position = static_cast<uint32_t>(number % 1000);
     name.tokens = tokens;
     return name;

@@ -194,8 +194,8 @@ TEST(store_format, a_checksum_holds_for_one_page_in_one_slot_of_one_store) {
       [](IndexedPage& changed) { ++changed.generation; },
       [](IndexedPage& changed) { ++changed.key[0]; },
       [](IndexedPage& changed) { ++changed.key[1]; },
-      [](IndexedPage& changed) { ++changed.parent[0]; },
-      [](IndexedPage& changed) { ++changed.parent[1]; },
+      [](IndexedPage& changed) { ++changed.uid; },
+      [](IndexedPage& changed) { ++changed.parent_uid; },
       [](IndexedPage& changed) { ++changed.position; },
       [](IndexedPage& changed) { ++changed.group; },
       [](IndexedPage& changed) { ++changed.codec; },
@@ -300,6 +300,30 @@ TEST(store_format, two_classes_that_take_turns_still_lie_in_runs) {
     last[size_class] = first;
   }
   EXPECT_GT(neighbours, 390u);
+}
+
+TEST(store_format, classes_of_one_run_follow_one_another_apart_from_other_runs) {
+  SlotSpace space(10'000, {3, 6, 7}, {0, 1, 1});
+  uint32_t end[2] = {0, 0}, neighbours = 0;
+  for (uint32_t i = 0; i < 300; ++i) {
+    const uint32_t size_class = i % 3, run = size_class == 0 ? 0 : 1;
+    const uint32_t first = *space.take(size_class);
+    neighbours += first == end[run] ? 1 : 0;
+    end[run] = first + space.class_units(size_class);
+  }
+  EXPECT_GT(neighbours, 290u);
+}
+
+// A store that is full is one of single holes: a page that fits one exactly must not break another.
+TEST(store_format, among_small_holes_the_one_that_fits_best_is_taken) {
+  SlotSpace space(50, {5, 6, 7}, {0, 0, 0});
+  for (const uint32_t first : {0, 8, 17}) ASSERT_TRUE(space.claim(first, first == 17 ? 33 : 1));
+  // Holes of 7, 8 units at 1 and 9.
+  EXPECT_EQ(*space.take(2), 1u);
+  EXPECT_EQ(*space.take(2), 9u);
+  EXPECT_EQ(space.take(0), std::nullopt);
+  space.release(1, 7);
+  EXPECT_EQ(*space.take(1), 1u);
 }
 
 // case S14: fuzz/block_store_fuzz.cc looks deeper.

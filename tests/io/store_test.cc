@@ -125,7 +125,8 @@ TEST_P(StoreTest, pages_are_served_with_all_that_was_said_of_them_also_after_a_r
       const PageName name = page->name();
       EXPECT_EQ(stored.name.space, page->space);
       EXPECT_EQ(stored.name.key, name.key);
-      EXPECT_EQ(stored.name.parent, name.parent);
+      EXPECT_EQ(stored.name.uid, name.uid);
+      EXPECT_EQ(stored.name.parent_uid, name.parent_uid);
       EXPECT_EQ(stored.name.position, name.position);
       EXPECT_EQ(stored.name.group, name.group);
       EXPECT_TRUE(std::equal(name.tokens.begin(), name.tokens.end(), stored.name.tokens.begin(),
@@ -232,6 +233,43 @@ TEST_P(StoreTest, a_class_gets_the_room_that_another_has_given_back) {
     ASSERT_TRUE(put(TestPage(5000 + i, 6 * kSectorBytes)).has_value()) << i;
   }
   close();
+}
+
+// What a codec made smaller: each page takes the units of its own class and no more, those put
+// together lie together, and the sum is exact after a restart, with or without such classes.
+TEST_P(StoreTest, pages_that_got_smaller_take_less_room_next_to_each_other) {
+  close();
+  std::filesystem::remove_all(directory_ / "pages.kv");
+  constexpr uint32_t kWhole = 16 * kSectorBytes;
+  BlockStoreOptions smaller = options(2 * kBytes, {kWhole});
+  smaller.smaller_slots = true;
+  open(smaller);
+  const uint64_t whole_pages = store_->free_slots(kWhole);
+  std::vector<std::unique_ptr<TestPage>> pages;
+  uint64_t units = 0;
+  for (uint64_t i = 0; i < 20; ++i) {
+    const uint32_t taken = 11 + static_cast<uint32_t>(i % 3);
+    units += taken;
+    pages.push_back(std::make_unique<TestPage>(i, taken * kSectorBytes));
+  }
+  const auto stored = put_all(pages);
+  uint32_t end = static_cast<uint32_t>(stored[0]->slot);
+  for (size_t i = 0; i < stored.size(); ++i) {
+    EXPECT_EQ(static_cast<uint32_t>(stored[i]->slot), end);
+    end += pages[i]->bytes.span().size() / kSectorBytes;
+  }
+  EXPECT_EQ(store_->stats().used_bytes, units * kSectorBytes);
+  EXPECT_GT(store_->free_slots(11 * kSectorBytes) + pages.size(), whole_pages);
+  for (const bool again : {true, false}) {
+    close();
+    smaller.smaller_slots = again;
+    open(smaller);
+    EXPECT_EQ(store_->stats().used_bytes, units * kSectorBytes);
+    for (size_t i = 0; i < stored.size(); ++i) EXPECT_TRUE(serves(*stored[i], *pages[i]));
+  }
+  // One that would fit a smaller slot takes a whole one where there are no smaller ones.
+  ASSERT_TRUE(put(TestPage(90, kSectorBytes)).has_value());
+  EXPECT_EQ(store_->stats().used_bytes, units * kSectorBytes + kWhole);
 }
 
 // case S12

@@ -155,6 +155,9 @@ struct WorldOptions {
   bool take_turns = true;
   uint64_t load_bytes_max = 8u << 20;
   size_t staging_bytes = 64u << 10;
+  uint32_t layers = 1;  // of the model: pages of 2 KiB each, at least 4
+  kernels::PageCodec codec = kernels::PageCodec::kIdentity;
+  size_t codec_bytes = 64u << 10;        // of buffers in each direction
   bool flood = false;                    // a tenant that sends prompts nobody sends again
   std::chrono::nanoseconds step_time{};  // that a look at the device takes at least
   bool watch_operations = false;         // look at what is enqueued, before each operation
@@ -168,7 +171,7 @@ class World {
       : options_(options),
         rng_(options.seed),
         device_(options.seed),
-        runner_(device_, options.window, kContext),
+        runner_(device_, options.window, kContext, options.layers),
         parker_(clock_, device_),
         loop_(clock_, parker_) {
     PolicyOptions policy;
@@ -403,20 +406,39 @@ class World {
     tiers.load_bytes_max = options_.load_bytes_max;
     memory_.push_back(*device_.allocate(options_.staging_bytes));
     tiers.staging = {memory_.back().data, options_.staging_bytes};
+    tiers.nvme_codec = options_.codec;
+    for (std::span<std::byte>* buffers : {&tiers.encode_buffers, &tiers.decode_buffers}) {
+      memory_.push_back(*device_.allocate(options_.codec_bytes));
+      *buffers = {memory_.back().data, options_.codec_bytes};
+    }
     for (const auto& layout : runner_.shape().groups) {
       if (options_.host_pages == 0) break;
       memory_.push_back(*device_.allocate(options_.host_pages * layout.page_bytes()));
       tiers.host.push_back({memory_.back().data, options_.host_pages});
     }
     tiers_ = std::make_unique<cache::Tiers>(
-        tiers, cache::Tiers::Parts{loop_, *cache_, device_, store_.get()},
+        tiers,
+        cache::Tiers::Parts{
+            loop_, *cache_, device_, store_.get(),
+            [this](std::function<void()> work) { return work_elsewhere(std::move(work)); }},
         [kind = options_.eviction_policy](uint32_t pages) {
           return cache::make_eviction_policy(kind, {.capacity = pages});
         });
   }
 
+  // A worker that takes its time, or has too much to do.
+  Task<Result<>> work_elsewhere(std::function<void()> work) {
+    const uint64_t busy = rng_.below(8);
+    if (busy == 0) co_return Error{ErrorCode::kResourceExhausted, "the workers are busy"};
+    StopFlag never;
+    co_await loop_.sleep_for(std::chrono::microseconds(rng_.below(500)), never);
+    work();
+    co_return Result<>();
+  }
+
   Task<> open_store() {
     io::BlockStoreOptions store;
+    store.smaller_slots = options_.codec != kernels::PageCodec::kIdentity;
     store.directory = "store";
     store.bytes = options_.nvme_bytes;
     for (const auto& layout : runner_.shape().groups) {

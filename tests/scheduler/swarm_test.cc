@@ -58,6 +58,13 @@ WorldOptions draw_options(Prng& rng, uint64_t seed, sim::SimFiles& files) {
   options.load_bytes_max = 8192u << rng.below(8);
   options.staging_bytes = 4096u << rng.below(6);
   draw_faults(rng, options.faults);
+  if (rng.below(4) == 0) {  // larger pages, which a codec can make smaller
+    options.layers = 2u << rng.below(3);
+    const size_t page = size_t{options.layers} << 11;
+    options.staging_bytes = std::max(options.staging_bytes, page);
+    options.codec_bytes = page << rng.below(5);
+    options.codec = rng.below(4) == 0 ? kernels::PageCodec::kIdentity : kernels::PageCodec::kPlanes;
+  }
   return options;
 }
 
@@ -75,6 +82,9 @@ void run_seed(uint64_t seed, Totals& totals) {
     options.seed = seed + life * 0x9e3779b97f4a7c15u;
     options.clear_at_end = last;
     if (rng.below(6) == 0) options.fingerprint = "another";
+    if (life > 0 && options.layers > 1 && rng.below(3) == 0) {  // both codecs' pages in one store
+      options.codec = kernels::PageCodec::kIdentity;
+    }
     World world(options);
     if (!last && rng.below(3) != 0) world.kill_after(rng.below(3000));
     world.run_random(20 + rng.below(100));

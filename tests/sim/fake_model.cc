@@ -46,14 +46,15 @@ model::TokenId fake_draw(uint64_t chain, uint64_t seed, uint32_t choice,
   }
 }
 
-FakeRunner::FakeRunner(kernels::Device& device, uint32_t window, uint32_t context_tokens_max)
+FakeRunner::FakeRunner(kernels::Device& device, uint32_t window, uint32_t context_tokens_max,
+                       uint32_t layers)
     : device_(device) {
   shape_.vocabulary = FakeTokenizer::kVocabulary;
   shape_.context_tokens_max = context_tokens_max;
   shape_.fingerprint = "fake";
-  shape_.groups.push_back({.layers = 1, .kv_heads = 1, .head_dim = 32});
+  shape_.groups.push_back({.layers = layers, .kv_heads = 1, .head_dim = 32});
   if (window > 0) {
-    shape_.groups.push_back({.layers = 1, .kv_heads = 1, .head_dim = 32, .window = window});
+    shape_.groups.push_back({.layers = layers, .kv_heads = 1, .head_dim = 32, .window = window});
   }
 }
 

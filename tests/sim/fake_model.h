@@ -44,8 +44,10 @@ model::TokenId fake_draw(uint64_t chain, uint64_t seed, uint32_t choice,
 
 class FakeRunner final : public model::Runner {
  public:
-  // One full-attention group, and one with a window if `window` is not 0.
-  FakeRunner(kernels::Device& device, uint32_t window, uint32_t context_tokens_max);
+  // One full-attention group, and one with a window if `window` is not 0. A page takes 2 KiB for
+  // each layer, and at least 4.
+  FakeRunner(kernels::Device& device, uint32_t window, uint32_t context_tokens_max,
+             uint32_t layers = 1);
 
   const model::RunnerShape& shape() const override { return shape_; }
   void bind_pages(std::vector<std::byte*> base) override { base_ = std::move(base); }
