@@ -343,6 +343,13 @@ Task<bool> Tiers::start_fetches(std::shared_ptr<Load> load, uint32_t position) {
   }
   slot.state = Load::State::kMoving;
   slot.from = Tier::kHost;
+  if (host_bytes + nvme_bytes == 0) {  // behind the windows of a model that has no other layers
+    slot.state = Load::State::kReady;
+    slot.from = has_host() ? Tier::kHost : Tier::kNvme;
+    let_go(slot);
+    progress();
+    co_return true;
+  }
   for (uint32_t g = 0; g < parts_.cache.groups(); ++g) {
     if (slot.pages[g] == nullptr) continue;
     const bool host = slot.node->pages[g].residency.in(Tier::kHost);

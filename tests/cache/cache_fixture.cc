@@ -40,7 +40,8 @@ TestCache::TestCache(const CacheShape& shape) : shape_(shape) {
     layouts_.push_back(layout);
     options.groups.push_back({layout, memory_.back().get(), shape.capacity[g]});
   }
-  options.fingerprint = "test model";
+  options.fingerprint = shape.fingerprint;
+  options.secret = shape.secret;
   options.prefix_caching = shape.prefix_caching;
   options.key_mode = shape.key_mode;
   options.sessions_max = shape.sessions_max;

@@ -24,6 +24,8 @@ struct CacheShape {
   KeyMode key_mode = KeyMode::kHash;
   uint32_t sessions_max = 64;
   EvictionPolicyKind policy = EvictionPolicyKind::kLru;
+  std::string fingerprint = "test model";
+  uint64_t secret = 0;
 };
 
 // A sequence with what the engine knows about it.
@@ -62,6 +64,8 @@ class TestCache {
   bool has_prefix_caching() const { return shape_.prefix_caching; }
   bool follows() const { return shape_.policy != EvictionPolicyKind::kLru; }
   void leak();  // a test has found the cache broken: do not run its destructor
+
+  size_t page_bytes(uint32_t group) const { return layouts_[group].page_bytes(); }
 
   // What check_integrity() says, and whether every table has what the next query will read.
   std::string problem(std::span<TestSequence* const> sequences) const;

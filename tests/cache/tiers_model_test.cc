@@ -1,0 +1,111 @@
+// Random commands on cache and tiers, in shapes that are small enough to be full most of the time
+// (cases K1 to K18). RapidCheck prints the seed, shrinks a failure, and replays it with
+// RC_PARAMS="seed=...".
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+
+#include <iostream>
+
+#include "tiers_driver.h"
+
+namespace spillway::cache {
+
+void showValue(const TierCommand& command, std::ostream& out) {
+  out << "{TierOp{" << int{static_cast<uint8_t>(command.op)} << "}, " << int{command.a} << ", "
+      << int{command.b} << ", " << int{command.c} << "}";
+}
+
+namespace {
+
+rc::Gen<TierCommand> any_command() {
+  const auto op = rc::gen::weightedElement<TierOp>(
+      {{5, TierOp::kBegin},      {14, TierOp::kContinue}, {26, TierOp::kStep},
+       {12, TierOp::kAdopt},     {2, TierOp::kGiveUp},    {2, TierOp::kFork},
+       {10, TierOp::kRelease},   {2, TierOp::kDrop},      {3, TierOp::kHold},
+       {1, TierOp::kEndSession}, {4, TierOp::kPreempt},   {2, TierOp::kKeep},
+       {26, TierOp::kEvents},    {2, TierOp::kTime},      {5, TierOp::kSettle},
+       {6, TierOp::kForget},     {1, TierOp::kClear},     {1, TierOp::kFault},
+       {1, TierOp::kHeal},       {1, TierOp::kRestart},   {1, TierOp::kKill}});
+  const auto byte = rc::gen::arbitrary<uint8_t>();
+  return rc::gen::build<TierCommand>(
+      rc::gen::set(&TierCommand::op, op), rc::gen::set(&TierCommand::a, byte),
+      rc::gen::set(&TierCommand::b, byte), rc::gen::set(&TierCommand::c, byte));
+}
+
+void check_shape(const TiersShape& shape, int commands_max = 250) {
+  uint64_t commands_run = 0, loaded = 0, stored = 0, checked = 0;
+  const auto story =
+      rc::gen::resize(commands_max, rc::gen::container<std::vector<TierCommand>>(any_command()));
+  const bool passed = rc::check("cache and tiers do what the naive model allows", [&] {
+    const std::vector<TierCommand> commands = *story;
+    commands_run += commands.size();
+    const TiersRun run = run_tier_commands(shape, commands);
+    if (run.problem) RC_FAIL(*run.problem);
+    loaded += run.loaded;
+    stored += run.stored;
+    checked += run.checked_paths;
+  });
+  EXPECT_TRUE(passed);
+  std::cout << "commands run: " << commands_run << ", pages loaded: " << loaded
+            << ", pages stored: " << stored << ", kept paths looked for: " << checked << "\n";
+  EXPECT_GT(loaded, commands_run / 200);
+}
+
+constexpr uint64_t kSmall = 160u << 10, kRoomy = 2u << 20;
+
+TEST(tiers_model, host) {
+  check_shape({.cache = {.windows = {0}, .capacity = {20}}, .host = {12}});
+}
+
+TEST(tiers_model, nvme) {
+  check_shape({.cache = {.windows = {0}, .capacity = {20}}, .nvme_bytes = kSmall});
+}
+
+TEST(tiers_model, nvme_with_room) {
+  check_shape({.cache = {.windows = {0}, .capacity = {30}, .policy = EvictionPolicyKind::kValue},
+               .nvme_bytes = kRoomy,
+               .staging_pages = 64});
+}
+
+TEST(tiers_model, host_and_nvme) {
+  check_shape({.cache = {.windows = {0}, .capacity = {20}, .policy = EvictionPolicyKind::kS3Fifo},
+               .host = {10},
+               .nvme_bytes = kSmall});
+}
+
+TEST(tiers_model, a_window_with_host_and_nvme) {
+  check_shape({.cache = {.windows = {0, 41}, .capacity = {24, 16}},
+               .host = {20, 14},
+               .nvme_bytes = kRoomy});
+}
+
+TEST(tiers_model, a_window_with_nvme) {
+  check_shape({.cache = {.windows = {0, 32}, .capacity = {30, 14}}, .nvme_bytes = kSmall});
+}
+
+TEST(tiers_model, windows_only) {
+  check_shape({.cache = {.windows = {48}, .capacity = {18}}, .nvme_bytes = kSmall});
+}
+
+// case K17
+TEST(tiers_model, all_hashes_equal) {
+  check_shape({.cache = {.windows = {0}, .capacity = {40}, .key_mode = KeyMode::kConstant},
+               .host = {20},
+               .nvme_bytes = kRoomy});
+}
+
+TEST(tiers_model, one_page_at_a_time) {
+  check_shape({.cache = {.windows = {0}, .capacity = {20}},
+               .nvme_bytes = kRoomy,
+               .staging_pages = 1,
+               .load_bytes_max = 1});
+}
+
+TEST(tiers_model, only_what_is_used_again_is_written) {
+  check_shape({.cache = {.windows = {0}, .capacity = {20}},
+               .nvme_bytes = kRoomy,
+               .write = WritePolicy::kReuse});
+}
+
+}  // namespace
+}  // namespace spillway::cache
