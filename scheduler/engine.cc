@@ -238,11 +238,17 @@ Result<std::unique_ptr<Engine>> Engine::start(const EngineOptions& wanted, model
                             " is for KV of 16 bits: take --kv-cache-dtype f16 or bf16, or "
                             "--kv-nvme-codec identity");
   }
-  const PolicyOptions policy = policy_options(options);
+  PolicyOptions policy = policy_options(options);
   const Result<PoolPlan> pools =
       plan_pools(policy, shape.groups, options.kv_device_bytes, options.context_tokens_max);
   if (!pools) return pools.error();
   options.context_tokens_max = pools->context_tokens_max;
+  if (pools->step_tokens_max < options.step_tokens_max) {
+    spdlog::info("step_tokens wanted={} used={}: its pages behind the window would fill the pool",
+                 options.step_tokens_max, pools->step_tokens_max);
+    options.step_tokens_max = policy.step_tokens_max = pools->step_tokens_max;
+    policy.mixed_prefill_max = std::min(policy.mixed_prefill_max, policy.step_tokens_max);
+  }
 
   cache::KvCacheOptions cache_options;
   cache_options.fingerprint =

@@ -31,6 +31,8 @@ UsersMax users_of_pools(const LedgerQuestion& question, std::vector<LedgerGroup>
   const auto pools =
       plan_pools(question.policy, question.groups, question.device_bytes, question.context_tokens);
   if (!pools) return {};
+  PolicyOptions policy = question.policy;
+  policy.step_tokens_max = pools->step_tokens_max;
   UsersMax most{UINT64_MAX, UINT64_MAX};
   double device_bytes = 0;
   for (size_t g = 0; g < question.groups.size(); ++g) {
@@ -43,7 +45,7 @@ UsersMax users_of_pools(const LedgerQuestion& question, std::vector<LedgerGroup>
     const uint64_t pages = pools->pages[g];
     const uint64_t kept = user_pages(layout, question.context_tokens);
     const uint64_t peak =
-        peak_pages(question.policy, policy_group(layout), question.context_tokens);
+        peak_pages(policy, policy_group(layout), question.context_tokens);
     most.device = std::min(most.device, pages < peak ? 0 : (pages - peak) / kept + 1);
     const auto host_pages = static_cast<uint64_t>(static_cast<double>(pages) * host_share);
     most.host = std::min(most.host, host_pages / kept);

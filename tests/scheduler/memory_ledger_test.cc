@@ -94,10 +94,13 @@ TEST(MemoryLedger, on_the_device_the_prefill_of_one_user_has_room_behind_the_win
   LedgerQuestion question = gemma(8192);
   question.groups.erase(question.groups.begin());  // all layers have the window
   question.policy.step_tokens_max = 2048;
-  question.device_bytes = 400 * question.groups[0].page_bytes();
+  question.device_bytes = 1288 * question.groups[0].page_bytes();
   // 32 + 128 + 1 pages for the one that computes a step, 33 for each other.
-  EXPECT_EQ(make_ledger(question)->device.users_max, 8u);
-  question.device_bytes = 160 * question.groups[0].page_bytes();
+  EXPECT_EQ(make_ledger(question)->device.users_max, 35u);
+  // A step of 2,048 would take more than an eighth of it: of 256, 32 + 16 + 1 pages.
+  question.device_bytes = 400 * question.groups[0].page_bytes();
+  EXPECT_EQ(make_ledger(question)->device.users_max, 11u);
+  question.device_bytes = 48 * question.groups[0].page_bytes();
   EXPECT_EQ(make_ledger(question)->device.users_max, 0u);
 }
 
