@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "cache/tiers.h"
+#include "kernels/stamp.h"
 #include "runtime/check.h"
 
 namespace spillway::cache {
@@ -375,7 +376,8 @@ Task<> Tiers::fetch(std::shared_ptr<Load> load, uint32_t position, uint32_t grou
   TransferRate& rate = host ? host_rate_ : nvme_rate_;
   TierStats& stats = host ? host_ : nvme_;
   const uint64_t bytes = permit.units();
-  rate.began(parts_.loop.clock().now(), bytes);
+  const Clock::TimePoint began = parts_.loop.clock().now();
+  rate.began(began, bytes);
   bool good = false;
   if (host) {
     good = co_await fetch_from_host(node, group, page);
@@ -387,8 +389,10 @@ Task<> Tiers::fetch(std::shared_ptr<Load> load, uint32_t position, uint32_t grou
   } else {
     good = co_await fetch_from_nvme(load, node, group, page);
   }
-  rate.ended(parts_.loop.clock().now(), bytes, good);
+  const Clock::TimePoint ended = parts_.loop.clock().now();
+  rate.ended(ended, bytes, good);
   permit.release();
+  if (good || !load->stop.stopped()) stats.read_time.observe(ended - began);
   if (good) {
     ++stats.reads;
     stats.read_bytes += bytes;
@@ -414,10 +418,17 @@ Task<bool> Tiers::fetch_from_host(DirectoryNode* node, uint32_t group,
   const LowerPage& lower = node->pages[group];
   PagePool& pool = host_pools_[group];
   kernels::Stream& stream = parts_.device.copy_in();
+  TraceEvent copied{.name = "copy",
+                    .lane = TraceLane::kCopyIn,
+                    .arguments = {{{"bytes", static_cast<int64_t>(pool.page_bytes())}}}};
+  const bool traced = parts_.loop.trace().on();
+  if (traced) kernels::stamp(stream, parts_.loop.clock(), copied.begin);
   stream.copy(page->data(), pool.data(lower.host_page), pool.page_bytes());
+  if (traced) kernels::stamp(stream, parts_.loop.clock(), copied.end);
   const std::unique_ptr<kernels::Event> done = parts_.device.make_event();
   stream.record(*done);
   co_await done->wait();
+  if (traced && parts_.loop.trace().on()) parts_.loop.trace().add(copied);
   if (!options_.verify_all) co_return true;
   const bool good = checksum_of({page->data(), pool.page_bytes()}) == lower.host_checksum;
   if (!good) ++host_.corrupt;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "cache/tiers.h"
+#include "kernels/stamp.h"
 #include "runtime/check.h"
 
 namespace spillway::cache {
@@ -140,17 +141,26 @@ Task<> Tiers::write_path(KeptPath path) {
 Task<> Tiers::write_batch(PinnedPath pinned, std::vector<DirectoryNode*> nodes, Range range,
                           uint32_t reused) {
   const uint64_t clears = clears_;
+  const Clock::TimePoint began = parts_.loop.clock().now();
+  TraceEvent copied{.name = "copy", .lane = TraceLane::kCopyOut};
+  kernels::Stream& stream = parts_.device.copy_out();
+  const bool traced = parts_.loop.trace().on();
+  if (traced) kernels::stamp(stream, parts_.loop.clock(), copied.begin);
   std::vector<Copy> copies;
   start_host_copies(pinned, nodes, range, copies);
   std::vector<Copy> staged;
   if (!has_host()) start_staged_copies(pinned, nodes, range, reused, staged);
-  if (!copies.empty() || !staged.empty()) {
+  const auto pages = static_cast<int64_t>(copies.size() + staged.size());
+  if (pages > 0 || traced) {  // the first stamp too is written before we go on
     const std::unique_ptr<kernels::Event> done = parts_.device.make_event();
-    parts_.device.copy_out().record(*done);
+    if (traced) kernels::stamp(stream, parts_.loop.clock(), copied.end);
+    stream.record(*done);
     co_await done->wait();
+    copied.arguments[0] = {"pages", pages};
+    if (pages > 0 && traced && parts_.loop.trace().on()) parts_.loop.trace().add(copied);
   }
   pinned.lease.reset();  // the copies have ended: the disk may be as slow as it likes
-  finish_host_copies(copies, clears);
+  finish_host_copies(copies, parts_.loop.clock().now() - began, clears);
   if (parts_.store == nullptr) co_return;
   if (has_host()) staged = begin_host_puts(nodes, range, reused);
   Scope puts(parts_.loop.executor(), scope_.stop());
@@ -208,7 +218,8 @@ void Tiers::start_host_copies(const PinnedPath& pinned, const std::vector<Direct
   }
 }
 
-void Tiers::finish_host_copies(const std::vector<Copy>& copies, uint64_t clears) {
+void Tiers::finish_host_copies(const std::vector<Copy>& copies, Clock::Duration took,
+                               uint64_t clears) {
   for (const Copy& copy : copies) {
     PagePool& pool = host_pools_[copy.group];
     LowerPage& lower = copy.node->pages[copy.group];
@@ -219,6 +230,7 @@ void Tiers::finish_host_copies(const std::vector<Copy>& copies, uint64_t clears)
     ++host_.pages;
     ++host_.writes;
     host_.written_bytes += pool.page_bytes();
+    host_.write_time.observe(took);
     end_move(*copy.node, copy.group, true);
     if (clears != clears_) drop_host(*copy.node, copy.group);
   }
@@ -346,6 +358,7 @@ Task<> Tiers::put_page(Put put, std::byte* data, std::shared_ptr<void> owner) {
   name.position = node->position;
   name.group = group;
   name.tokens = node->tokens;
+  const Clock::TimePoint began = parts_.loop.clock().now();
   const Result<io::StoredPage> stored =
       co_await parts_.store->put(name, to_store.payload, std::move(to_store.owner), scope_.stop());
   if (!stored) {
@@ -355,6 +368,7 @@ Task<> Tiers::put_page(Put put, std::byte* data, std::shared_ptr<void> owner) {
     co_return;
   }
   write_breaker_.succeeded();
+  nvme_.write_time.observe(parts_.loop.clock().now() - began);
   ++nvme_.writes;
   nvme_.written_bytes += bytes;
   if (stored->codec != 0) {

@@ -286,6 +286,13 @@ bool Tiers::evict_one(Tier tier, uint32_t group) {
   EvictionCandidate* victim = policy(tier, group).victim();
   if (victim == nullptr) return false;
   DirectoryNode& node = *static_cast<TierEntry*>(victim)->node;
+  if (parts_.loop.trace().on()) {
+    parts_.loop.trace().add(
+        {.name = tier == Tier::kHost ? "evicted from host" : "evicted from NVMe",
+         .lane = TraceLane::kEngine,
+         .moment = true,
+         .end = parts_.loop.clock().now()});
+  }
   if (tier == Tier::kHost) {
     drop_host(node, group);
     ++host_.evictions;
@@ -397,6 +404,7 @@ TiersStats Tiers::stats() const {
   stats.nvme.measured = nvme_rate_.measured();
   stats.nvme.set_aside = read_breaker_.open();
   stats.nvme.writes_set_aside = write_breaker_.open();
+  stats.nvme.times_set_aside = read_breaker_.openings() + write_breaker_.openings();
   if (parts_.store != nullptr) {
     stats.store = parts_.store->stats();
     stats.nvme.capacity_bytes = stats.store.capacity_bytes;

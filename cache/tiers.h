@@ -53,6 +53,7 @@
 #include "kernels/device.h"
 #include "runtime/channel.h"
 #include "runtime/engine_loop.h"
+#include "runtime/latency_histogram.h"
 #include "runtime/scope.h"
 #include "runtime/semaphore.h"
 
@@ -96,6 +97,10 @@ struct TierStats {
   bool measured = false;
   bool set_aside = false;         // reads are not tried, but for a probe now and then
   bool writes_set_aside = false;  // the same of writes
+  uint64_t times_set_aside = 0;   // reads and writes
+  // Of a page, up and down; to NVMe until it would survive a crash. Reads that were called off and
+  // writes that failed are not in.
+  LatencyHistogram read_time, write_time;
 };
 
 struct CodecStats {
@@ -260,7 +265,7 @@ class Tiers {
                      uint32_t reused);
   void start_host_copies(const PinnedPath& pinned, const std::vector<DirectoryNode*>& nodes,
                          const Range& range, std::vector<Copy>& copies);
-  void finish_host_copies(const std::vector<Copy>& copies, uint64_t clears);
+  void finish_host_copies(const std::vector<Copy>& copies, Clock::Duration took, uint64_t clears);
   bool chain_leads_to(const DirectoryNode& node, uint32_t group) const;
   void drop_unreachable(const std::vector<Copy>& written);
   void start_staged_copies(const PinnedPath& pinned, const std::vector<DirectoryNode*>& nodes,

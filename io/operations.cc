@@ -84,13 +84,13 @@ Task<Result<>> Operations::run(Operation::Kind kind, Transfer transfer, StopFlag
   CHECK(transfer.memory.size() % kSectorBytes == 0);
   CHECK(reinterpret_cast<uintptr_t>(transfer.memory.data()) % kSectorBytes == 0);
   if (stop != nullptr && stop->stopped()) co_return cancelled_error();
-  if (transfer.deadline != Clock::TimePoint::max() && transfer.deadline <= loop_.clock().now()) {
-    co_return too_late();
-  }
+  const Clock::TimePoint now = loop_.clock().now();
+  if (transfer.deadline <= now) co_return too_late();
   if (kind != Operation::Kind::kSync && transfer.memory.empty()) co_return Result<>();
   ++open_;
-  Operation::Waiter waiter(*this, driver_, std::make_unique<Operation>(kind, std::move(transfer)),
-                           stop);
+  auto operation = std::make_unique<Operation>(kind, std::move(transfer));
+  operation->asked = now;
+  Operation::Waiter waiter(*this, driver_, std::move(operation), stop);
   co_await suspend(waiter);
   co_return std::move(waiter.outcome);
 }
@@ -112,6 +112,7 @@ void Operations::end(std::unique_ptr<Operation> operation, Result<> result) {
       break;
   }
   if (failed_by_system(result)) ++stats_.errors;
+  if (loop_.trace().on()) trace(*operation, result);
   --open_;
   if (operation->abandoned()) {
     ++stats_.abandoned;
@@ -121,6 +122,26 @@ void Operations::end(std::unique_ptr<Operation> operation, Result<> result) {
   operation.reset();
   if (open_ > 0) return;
   for (auto& drainer : std::exchange(drainers_, {})) drainer->resume();
+}
+
+void Operations::trace(const Operation& operation, const Result<>& result) {
+  const bool read = operation.kind == Operation::Kind::kRead;
+  const bool sync = operation.kind == Operation::Kind::kSync;
+  TraceEvent event{.name = read   ? "read"
+                           : sync ? "flush"
+                                  : "write",
+                   .lane = read ? TraceLane::kReads : TraceLane::kWrites,
+                   .begin = operation.asked,
+                   .end = loop_.clock().now(),
+                   .result = operation.abandoned()      ? "nobody waited any more"
+                             : failed_by_system(result) ? "failed"
+                             : result                   ? "ok"
+                                                        : "called off"};
+  if (!sync) {
+    event.arguments[0] = {"bytes", static_cast<int64_t>(operation.moved)};
+    event.arguments[1] = {"offset", static_cast<int64_t>(operation.transfer.offset)};
+  }
+  loop_.trace().add(event);
 }
 
 void Operations::end_later(std::unique_ptr<Operation> operation, Error error) {

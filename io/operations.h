@@ -35,6 +35,7 @@ class Operation final : public ListNode<Operation> {
   size_t moved = 0;      // bytes of it that are done; whole sectors
   uint32_t retries = 0;  // since bytes moved last
   uint32_t slot = 0;     // the ring's own
+  Clock::TimePoint asked{};
 
  private:
   friend class Operations;
@@ -77,6 +78,8 @@ class Operations {
   RingStats stats(uint32_t queued) const;
 
  private:
+  void trace(const Operation& operation, const Result<>& result);
+
   EngineLoop& loop_;
   OperationDriver& driver_;
   RingStats stats_;

@@ -1,6 +1,7 @@
 #include "model/forward.h"
 
 #include <algorithm>
+#include <chrono>
 
 #include "kernels/matmul.h"
 #include "runtime/check.h"
@@ -89,6 +90,7 @@ void Forward::run(Team& team, const StepBatch& batch, StepResult& result) {
 }
 
 void Forward::run_tile(Team& team, const StepBatch& batch, StepResult& result) {
+  stamp(team, batch, result, 0);
   embed(share_of(team, tile_.rows()));
   const uint32_t last = config_.layers - 1;
   for (uint32_t i = 0; i < config_.layers; ++i) {
@@ -96,7 +98,7 @@ void Forward::run_tile(Team& team, const StepBatch& batch, StepResult& result) {
     // After the last layer's attention only the rows whose logits are wanted go on.
     const bool is_last = i == last;
     if (is_last) {
-      if (tile_.active_rows.empty()) return;
+      if (tile_.active_rows.empty()) return stamp(team, batch, result, i + 1);
       if (team.index() == 0) keep_active_rows();
       team.barrier();
     }
@@ -104,8 +106,16 @@ void Forward::run_tile(Team& team, const StepBatch& batch, StepResult& result) {
     finish_attention(team, weights_.layers[i], rows);
     run_mlp(team, weights_.layers[i], rows);
     if (is_last) team.barrier();  // logits take rows in other shares
+    stamp(team, batch, result, i + 1);
   }
   sample(team, batch, result);
+  stamp(team, batch, result, StepStamp::kSampled);
+}
+
+// By one worker, who may be a little ahead of the others.
+void Forward::stamp(const Team& team, const StepBatch& batch, StepResult& result, uint32_t place) {
+  if (!batch.stamped || team.index() != 0) return;
+  result.stamps.push_back({.place = place, .at = std::chrono::steady_clock::now()});
 }
 
 void Forward::embed(Share rows) {

@@ -42,6 +42,8 @@ class Forward {
  private:
   void run_tile(kernels::Team& team, const StepBatch& batch, StepResult& result);
   void embed(kernels::Share rows);
+  static void stamp(const kernels::Team& team, const StepBatch& batch, StepResult& result,
+                    uint32_t place);
   void attend(kernels::Team& team, uint32_t layer);
   void place_heads(const LayerWeights& layer, const kernels::RopeTable& rope, const float* angles,
                    uint32_t row);

@@ -11,6 +11,7 @@
 #include "kernels/paged_kv.h"
 #include "model/sampling.h"
 #include "model/token.h"
+#include "runtime/clock.h"
 
 namespace spillway::model {
 
@@ -26,11 +27,21 @@ struct SequenceStep {
 
 struct StepBatch {
   std::vector<SequenceStep> sequences;
+  bool stamped = false;  // the result has stamps
+};
+
+// When a step that runs got to a place, by the clock of one worker. A step's rows may pass the
+// places in several tiles, one after the other.
+struct StepStamp {
+  static constexpr uint32_t kSampled = UINT32_MAX;
+  uint32_t place = 0;  // 0: a tile begins; i + 1: layer i has ended; kSampled: all is drawn
+  Clock::TimePoint at;
 };
 
 struct StepResult {
   // (sequence, sample), as asked for in the batch. Valid once the step's event is done.
   std::vector<std::vector<SampleResult>> samples;
+  std::vector<StepStamp> stamps;  // in order; empty where the runner has none to give
 };
 
 struct RunnerShape {

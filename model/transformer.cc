@@ -53,6 +53,7 @@ Result<void> Transformer::set_fingerprint(const GgufFile& file) {
 
 void Transformer::enqueue(const StepBatch& batch, StepResult& result) {
   size_t rows = 0;
+  result.stamps.clear();
   result.samples.resize(batch.sequences.size());
   for (size_t s = 0; s < batch.sequences.size(); ++s) {
     rows += batch.sequences[s].tokens.size();

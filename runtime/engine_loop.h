@@ -30,6 +30,7 @@
 #include "runtime/stop.h"
 #include "runtime/task.h"
 #include "runtime/timer_heap.h"
+#include "runtime/trace.h"
 
 namespace spillway {
 
@@ -72,6 +73,9 @@ class EngineLoop final : public asio::execution_context {
 
   const Clock& clock() const { return clock_; }
   size_t timers() const { return timers_.size(); }
+  // What happens on this loop, for who wants to see. Loop's thread.
+  Trace& trace() { return trace_; }
+  const Trace& trace() const { return trace_; }
 
  private:
   struct Sleep;
@@ -114,6 +118,7 @@ class EngineLoop final : public asio::execution_context {
 
   Queue local_;
   TimerHeap timers_;
+  Trace trace_;
 
   std::mutex mutex_;
   std::condition_variable room_;

@@ -307,6 +307,7 @@ Result<std::unique_ptr<Engine>> Engine::start(const EngineOptions& wanted, model
   // The store is opened, and all is built on what it says, by the thread that will own it.
   impl->thread = std::thread([&, ready, raw = impl.get(), options = cache_options, tier_options,
                               policy]() mutable {
+    if (raw->options.trace) raw->loop->trace().hold();
     if (nvme) {
       raw->ring = io::make_ring(raw->chosen, *raw->loop);
       Result<> opened;
@@ -402,6 +403,12 @@ void Engine::end_session(const std::string& session) { impl_->push(EndSessionCom
 
 void Engine::reset_prefix_cache(std::function<void(uint64_t pages)> then) {
   impl_->push(ResetCacheCommand{std::move(then)});
+}
+
+void Engine::start_trace() { impl_->push(StartTraceCommand{}); }
+
+void Engine::take_trace(Clock::TimePoint begin, std::function<void(TraceSnapshot)> then) {
+  impl_->push(TakeTraceCommand{begin, std::move(then)});
 }
 
 EngineStats Engine::stats() const {

@@ -16,7 +16,9 @@
 #include "kernels/page_codec.h"
 #include "model/runner.h"
 #include "model/tokenizer.h"
+#include "runtime/clock.h"
 #include "runtime/result.h"
+#include "runtime/trace.h"
 #include "scheduler/request.h"
 
 namespace spillway::scheduler {
@@ -35,11 +37,13 @@ struct EngineOptions {
   uint64_t kv_nvme_bytes = 0;
   cache::WritePolicy kv_nvme_write = cache::WritePolicy::kAuto;
   kernels::PageCodec kv_nvme_codec = kernels::PageCodec::kIdentity;
-  // More streams than the device holds take turns (first tokens come sooner), or wait for a place
-  // (fewer transfers).
+  // More streams than the device holds take turns, so that all go on (--prefer throughput), or wait
+  // for a place while those that have one keep their pace (--prefer latency).
   bool take_turns = true;
-  bool kv_verify_all = false;        // check pages from host memory as well as those from NVMe
-  bool io_uring = true;              // false: threads with pread and pwrite
+  bool control_thrash = true;  // fewer take turns where that costs too much, each at longer times
+  bool kv_verify_all = false;  // check pages from host memory as well as those from NVMe
+  bool io_uring = true;        // false: threads with pread and pwrite
+  bool trace = false;          // from the start, until take_trace()
   uint32_t preempt_every_steps = 0;  // tests: preempts a running sequence every N steps; 0 never
 };
 
@@ -54,6 +58,11 @@ struct EngineStats {
   uint32_t running = 0, waiting = 0;
   uint64_t steps = 0, preemptions = 0;
   uint64_t turns = 0;  // of these, swapped out so that another could run
+  // What turns cost, and how many streams take them: UINT32_MAX for all (thrash_control.h).
+  uint64_t swapped_bytes = 0;
+  double swapped_bytes_per_token = 0;
+  uint32_t turns_among = UINT32_MAX;
+  uint64_t thrashed = 0;  // times that it was made less
   uint64_t prompt_tokens = 0, cached_tokens = 0, generated_tokens = 0;
   uint64_t prefix_queries = 0, prefix_hits = 0;  // tokens asked for, tokens found
   uint64_t tree_nodes = 0, tree_namespaces = 0, evicted_pages = 0;
@@ -82,6 +91,10 @@ class Engine {
   void end_session(const std::string& session);
   // Drops every cached page that no request holds; calls back on the engine thread with the count.
   void reset_prefix_cache(std::function<void(uint64_t pages)> then);
+  // Records a timeline (runtime/trace.h) from now on. Each start is ended by one take, which calls
+  // back on the engine thread with what happened since `begin`.
+  void start_trace();
+  void take_trace(Clock::TimePoint begin, std::function<void(TraceSnapshot)> then);
   // A snapshot as of the last step, or now when idle. Any thread.
   EngineStats stats() const;
   // What the engine sleeps in: "io_uring", or "ppoll" and why not io_uring (case S15).

@@ -35,6 +35,7 @@ struct LiveSequence {
   uint32_t kept_tokens = 0;                     // of its path, handed down to the lower tiers
   uint32_t step_tokens = 0;                     // rows in the step that runs
   std::optional<Clock::TimePoint> waits_since;  // for its load, computing nothing
+  Clock::TimePoint left_at{};                   // it gave its pages back and began to wait again
   cache::Peek peek;  // what waits for it in the cache, as of `peek_version`
   uint64_t peek_version = ~uint64_t{0};
 };

@@ -181,16 +181,20 @@ std::vector<uint64_t> admit(const PolicyOptions& options, const PolicyState& sta
 
 Turn next_turn(const PolicyOptions& options, const PolicyState& state) {
   if (options.slice_tokens == 0 || state.waiting.empty()) return {};
+  const uint32_t slice = std::max(options.slice_tokens, options.headroom_tokens);
+  const size_t running = state.running.size();
+  const size_t taking = options.turns_among > running ? options.turns_among - running : 0;
   const WaitingSequence* next = nullptr;
-  for (const WaitingSequence& waiting : state.waiting) {
+  for (size_t i = 0; i < std::min(state.waiting.size(), taking); ++i) {
+    const WaitingSequence& waiting = state.waiting[i];
     if (waiting.leader_running) continue;
+    if (waiting.swapped_out && waiting.waited_steps < slice) continue;
     const auto key = [](const WaitingSequence& w) {
       return std::tuple(w.priority, -int64_t{w.waited_steps}, w.id);
     };
     if (next == nullptr || key(waiting) < key(*next)) next = &waiting;
   }
   if (next == nullptr) return {};
-  const uint32_t slice = std::max(options.slice_tokens, options.headroom_tokens);
   std::vector<const RunningSequence*> order;
   for (const RunningSequence& sequence : state.running) {
     const bool may_go = sequence.swappable && sequence.progress >= slice && sequence.choices == 1 &&

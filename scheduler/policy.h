@@ -27,7 +27,8 @@ struct PolicyOptions {
   uint32_t mixed_prefill_max = 256;  // prefill rows in a step that also decodes (bounds TPOT)
   uint32_t ageing_tokens = 64;
   uint32_t headroom_tokens = 32;
-  uint32_t slice_tokens = 0;    // turns: tokens of progress before one may be swapped out; 0: none
+  uint32_t slice_tokens = 0;  // turns: tokens of progress before one may be swapped out; 0: none
+  uint32_t turns_among = UINT32_MAX;  // turns: what runs and who waits first, so many in all
   uint32_t bypass_steps = 128;  // a request waiting longer is no longer overtaken by smaller ones
 };
 
@@ -49,6 +50,7 @@ struct WaitingSequence {
   PageCounts matched_unpinned{};    // evictable pages among the match: admission takes them out
   uint32_t choices = 1;             // sequences after the prompt (n)
   uint32_t output_tokens_left = 0;  // of each choice
+  bool swapped_out = false;         // it ran before
   // Key of the first page that is not cached, 0 for none. Of two with the same key only one is
   // admitted: the other waits for its pages.
   uint64_t next_page_key = 0;
@@ -74,7 +76,7 @@ struct RunningSequence {
 
 struct PolicyState {
   std::vector<PolicyGroup> groups;
-  std::vector<WaitingSequence> waiting;
+  std::vector<WaitingSequence> waiting;  // in order of priority, then of arrival
   std::vector<RunningSequence> running;
 };
 
@@ -112,6 +114,9 @@ struct Turn {
 
 // When nobody can be admitted: the sequence that waited longest comes in for those that have run
 // longest, each for at least slice_tokens (and headroom_tokens, case K16) since it was admitted.
+// Who was swapped out stays so for at least as many steps: with one stream too many there is one
+// swap a slice, not one for each that runs. Beyond turns_among (thrashing) a stream waits until
+// others have ended.
 Turn next_turn(const PolicyOptions& options, const PolicyState& state);
 
 // The next step of what runs.

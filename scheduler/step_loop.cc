@@ -20,7 +20,8 @@ StepLoop::StepLoop(const EngineOptions& options, const PolicyOptions& policy, Pa
       parts_(std::move(parts)),
       layouts_(parts_.runner.shape().groups),
       inbox_(4 * (size_t{options.waiting_max} + options.sequences_max) + 64),
-      step_done_(parts_.device.make_event()) {
+      step_done_(parts_.device.make_event()),
+      trace_(parts_.loop) {
   if (parts_.tiers != nullptr) {
     parts_.tiers->set_on_progress([this] {
       if (idle_ && inbox_.try_push(TierProgressCommand{})) idle_ = false;
@@ -33,20 +34,28 @@ StepLoop::~StepLoop() { CHECK(requests_.empty()); }
 
 Task<> StepLoop::run() {
   for (;;) {
+    trace_.mark();
     while (auto command = inbox_.try_pop()) handle(std::move(*command));
     drop_ended();
     advance_loads();
     // With nothing running somebody must come in, paused or not.
     if (!admission_paused_ || running_.empty()) admit_waiting();
     if (build_step()) {
+      batch_.stamped = trace_.on();
       step_began_ = parts_.loop.clock().now();
+      trace_.engine("plan");
       parts_.runner.enqueue(batch_, result_);
       parts_.device.compute().record(*step_done_);
       outbox_.deliver();  // while the device computes
       publish();
+      trace_.engine("deliver");
       co_await step_done_->wait();
+      trace_.step({step_began_, counters_.steps, running_.size(), waiting_.size()}, batch_,
+                  result_);
       measure_step();
       take_step();
+      control_thrash();
+      trace_.engine("take the step");
       if (std::exchange(copies_enqueued_, false)) {
         // A page that a fork's copy still reads or writes may be given back and then be the target
         // of a transfer, which the compute stream does not order (cases K2, K4).
@@ -111,10 +120,21 @@ void StepLoop::handle(Command command) {
     if (parts_.tiers != nullptr) pages += parts_.tiers->clear();
     publish();
     reset->then(pages);
+  } else if (std::holds_alternative<StartTraceCommand>(command)) {
+    parts_.loop.trace().hold();
+  } else if (auto* trace = std::get_if<TakeTraceCommand>(&command)) {
+    take_trace(*trace);
   } else if (std::holds_alternative<ShutDownCommand>(command)) {
     shutting_down_ = true;
     for (auto& [id, request] : requests_) request->cancelled = true;
   }
+}
+
+void StepLoop::take_trace(TakeTraceCommand& command) {
+  TraceSnapshot taken = parts_.loop.trace().snapshot(command.begin, parts_.loop.clock().now());
+  for (const auto& [id, request] : requests_) trace_.add_open(*request, taken);
+  parts_.loop.trace().release();
+  command.then(std::move(taken));
 }
 
 void StepLoop::accept(std::unique_ptr<LiveRequest> request) {
@@ -262,7 +282,10 @@ void StepLoop::take_samples(LiveSequence& sequence, const std::vector<model::Sam
     finish_all(request, FinishReason::kLength);
     return;
   }
-  if (!request.answered) request.first_token = parts_.loop.clock().now();
+  if (!request.answered) {
+    trace_.waited(request, "prefill", request.started);
+    request.first_token = parts_.loop.clock().now();
+  }
   const std::span<const model::SampleResult> drawn = std::span(samples).subspan(next);
   CHECK(drawn.size() == sequence.choices_to_fork);
   std::vector<LiveSequence*> choices = fork(sequence);
@@ -311,6 +334,7 @@ void StepLoop::wait_again(LiveSequence& sequence) {
   const LiveRequest& request = *sequence.request;
   sequence.phase = Phase::kWaiting;
   sequence.waited_steps = 0;
+  sequence.left_at = parts_.loop.clock().now();
   sequence.peek_version = ~uint64_t{0};
   sequence.keys =
       parts_.cache.keys(request.request.tenant, request.request.cache_salt, sequence.tokens);
@@ -373,6 +397,7 @@ void StepLoop::sweep() {
   std::erase_if(running_, finished);
   std::erase_if(waiting_, finished);
   for (LiveRequest* request : ended_) {
+    trace_.finished(*request);
     finish_request(*request, parts_.loop.clock().now(), outbox_);
     open_requests_.fetch_sub(1, std::memory_order_relaxed);
     requests_.erase(static_cast<uint64_t>(request->id));
@@ -395,6 +420,7 @@ void StepLoop::publish() {
                                .page_bytes = group.page_bytes});
     counters_.evicted_pages += group.evicted;
   }
+  trace_.evicted(counters_.evicted_pages);
   counters_.tree_nodes = cache.tree_nodes;
   counters_.tree_namespaces = cache.tree_namespaces;
   counters_.sessions = cache.sessions;
@@ -403,6 +429,10 @@ void StepLoop::publish() {
     counters_.tiers = parts_.tiers->stats();
     if (parts_.ring != nullptr) counters_.ring = parts_.ring->stats();
   }
+  counters_.swapped_bytes = thrash_.total_bytes();
+  counters_.swapped_bytes_per_token = thrash_.bytes_per_token();
+  counters_.turns_among = thrash_.streams_max();
+  counters_.thrashed = thrash_.shrinks();
   counters_.running = static_cast<uint32_t>(running_.size());
   counters_.waiting = static_cast<uint32_t>(waiting_.size());
   const std::lock_guard lock(published_mutex_);

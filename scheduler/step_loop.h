@@ -26,6 +26,8 @@
 #include "scheduler/live.h"
 #include "scheduler/outcome.h"
 #include "scheduler/policy.h"
+#include "scheduler/step_trace.h"
+#include "scheduler/thrash_control.h"
 
 namespace spillway::scheduler {
 
@@ -41,10 +43,16 @@ struct EndSessionCommand {
 struct ResetCacheCommand {
   std::function<void(uint64_t pages)> then;
 };
+struct StartTraceCommand {};
+struct TakeTraceCommand {  // ends what one StartTraceCommand began
+  Clock::TimePoint begin;
+  std::function<void(TraceSnapshot)> then;
+};
 struct ShutDownCommand {};
 struct TierProgressCommand {};  // pages arrived, or were given back: look again
-using Command = std::variant<SubmitCommand, CancelCommand, EndSessionCommand, ResetCacheCommand,
-                             ShutDownCommand, TierProgressCommand>;
+using Command =
+    std::variant<SubmitCommand, CancelCommand, EndSessionCommand, ResetCacheCommand,
+                 StartTraceCommand, TakeTraceCommand, ShutDownCommand, TierProgressCommand>;
 
 class StepLoop {
  public:
@@ -115,10 +123,14 @@ class StepLoop {
   void free_promises(PolicyState& state) const;
   bool end_load_in_the_way();
   void end_load(LiveSequence& sequence);
+  void end_wait(LiveSequence& sequence);
+  void take_trace(TakeTraceCommand& command);
   void keep_path(LiveSequence& sequence, bool running);
   void keep_ahead();
   void take_turns();
   void set_slice();
+  uint64_t bytes_to_bring_back(const LiveSequence& sequence) const;
+  void control_thrash();
   void measure_step();
 
   void sweep();  // what has ended leaves the lists, and its client gets the last word
@@ -149,6 +161,10 @@ class StepLoop {
   Clock::TimePoint step_began_{};
   double step_seconds_ = 0;  // mean
   double slice_factor_ = 1;  // grows while what was swapped out has to be computed again
+  ThrashControl thrash_;
+  uint64_t generated_before_ = 0;  // this step
+
+  StepTrace trace_;
 
   bool copies_enqueued_ = false;  // by forks, since the step ended
   bool idle_ = false;             // waits for a command

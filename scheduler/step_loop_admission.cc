@@ -39,10 +39,13 @@ void StepLoop::start(LiveSequence& sequence) {
   }
   if (!request.admitted) {
     request.admitted = true;
+    trace_.waited(request, "queued", request.arrived);
     request.started = parts_.loop.clock().now();
     request.usage.cached_tokens = found;
     request.usage.matched_tokens = found;
     counters_.cached_tokens += found;
+  } else if (sequence.choice == 0) {
+    trace_.waited(request, "swapped out", sequence.left_at);
   }
   if (may_match) begin_load(sequence);
 }
@@ -73,6 +76,7 @@ WaitingSequence StepLoop::picture_of(LiveSequence& sequence) {
   waiting.tokens = static_cast<uint32_t>(sequence.tokens.size());
   waiting.choices = sequence.choices_to_fork;
   waiting.output_tokens_left = output_left(sequence);
+  waiting.swapped_out = options_.control_thrash && request.outputs(sequence) > 0;
   if (request.wants_scores() || !options_.prefix_caching) return waiting;
   if (sequence.peek_version != parts_.cache.version()) {
     sequence.peek = parts_.cache.peek(sequence.keys, sequence.tokens);

@@ -2,6 +2,7 @@
 // is kept when its pages are given back.
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "scheduler/step_loop.h"
 
@@ -34,7 +35,8 @@ void StepLoop::begin_load(LiveSequence& sequence) {
   sequence.load =
       tiers.begin_load(sequence.keys, sequence.tokens, *sequence.pages, compute_price());
   if (request.usage.preemptions == 0) return;
-  // Thrashing: pages that were swapped out are not there to be swapped in. Then turns get longer.
+  thrash_.came_back(bytes_to_bring_back(sequence));
+  // Pages that were swapped out may not be there to be swapped in. Then turns get longer.
   const uint32_t size = static_cast<uint32_t>(sequence.tokens.size());
   uint32_t there = sequence.pages->size();
   if (sequence.load != nullptr) there += sequence.load->planned() * parts_.cache.page_tokens();
@@ -74,13 +76,17 @@ uint32_t StepLoop::compute_until(LiveSequence& sequence) {
   const uint32_t size = sequence.pages->size();
   const uint32_t until = parts_.tiers->compute_until(*sequence.load, size, compute_price());
   const bool waits = until <= size;
-  const Clock::TimePoint now = parts_.loop.clock().now();
-  if (waits && !sequence.waits_since) sequence.waits_since = now;
-  if (!waits && sequence.waits_since) {
-    const auto waited = now - *std::exchange(sequence.waits_since, std::nullopt);
-    sequence.request->usage.load_seconds += std::chrono::duration<double>(waited).count();
-  }
+  if (waits && !sequence.waits_since) sequence.waits_since = parts_.loop.clock().now();
+  if (!waits) end_wait(sequence);
   return until;
+}
+
+void StepLoop::end_wait(LiveSequence& sequence) {
+  if (!sequence.waits_since) return;
+  const Clock::TimePoint since = *std::exchange(sequence.waits_since, std::nullopt);
+  const auto waited = parts_.loop.clock().now() - since;
+  sequence.request->usage.load_seconds += std::chrono::duration<double>(waited).count();
+  if (sequence.choice == 0) trace_.waited(*sequence.request, "load", since);
 }
 
 bool StepLoop::waits_for_load(const LiveSequence& sequence) const {
@@ -124,10 +130,7 @@ bool StepLoop::end_load_in_the_way() {
 void StepLoop::end_load(LiveSequence& sequence) {
   if (sequence.load == nullptr) return;
   parts_.tiers->give_up(std::exchange(sequence.load, nullptr));
-  if (!sequence.waits_since) return;
-  const auto waited =
-      parts_.loop.clock().now() - *std::exchange(sequence.waits_since, std::nullopt);
-  sequence.request->usage.load_seconds += std::chrono::duration<double>(waited).count();
+  end_wait(sequence);
 }
 
 // What the sequence has in whole pages goes down behind, so that it can come back. `running`: it
@@ -176,6 +179,32 @@ void StepLoop::set_slice() {
   const double tokens = *load_s / (kShare * step_seconds_) * slice_factor_;
   policy_.slice_tokens = static_cast<uint32_t>(
       std::clamp(tokens, static_cast<double>(policy_.headroom_tokens), kLongest));
+}
+
+// What a sequence that was swapped out has to have again, and does not have on the device.
+uint64_t StepLoop::bytes_to_bring_back(const LiveSequence& sequence) const {
+  const auto missing = static_cast<uint32_t>(sequence.tokens.size()) - sequence.pages->size();
+  uint64_t bytes = 0;
+  for (uint32_t g = 0; g < layouts_.size(); ++g) {
+    const kernels::KvGroupLayout& layout = layouts_[g];
+    const uint32_t seen = layout.window == 0 ? missing : std::min(missing, layout.window);
+    bytes += seen / layout.page_tokens * layout.page_bytes();
+  }
+  return bytes;
+}
+
+void StepLoop::control_thrash() {
+  const uint64_t before = std::exchange(generated_before_, counters_.generated_tokens);
+  if (parts_.tiers == nullptr || !options_.take_turns || !options_.control_thrash) return;
+  const std::optional<double> page_s = parts_.tiers->seconds_to_load({1});
+  const auto page_bytes = static_cast<double>(parts_.cache.page_bytes(0));
+  thrash_.stepped(parts_.loop.clock().now(),
+                  {.tokens = static_cast<uint32_t>(counters_.generated_tokens - before),
+                   .bytes_per_s = page_s ? page_bytes / *page_s : 0,
+                   .slice_tokens = policy_.slice_tokens,
+                   .running = static_cast<uint32_t>(running_.size()),
+                   .streams = static_cast<uint32_t>(running_.size() + waiting_.size())});
+  policy_.turns_among = thrash_.streams_max();
 }
 
 // Nobody could be admitted: perhaps somebody's turn has ended.

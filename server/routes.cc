@@ -12,6 +12,7 @@
 #include "server/api/responses.h"
 #include "server/api/tokenize.h"
 #include "server/debug_cache.h"
+#include "server/debug_trace.h"
 #include "server/page.h"
 #include "server/reset_cache.h"
 #include "server/version.h"
@@ -33,6 +34,7 @@ enum class Route : uint8_t {
   kTokenize,
   kDetokenize,
   kDebugCache,
+  kDebugTrace,
   kResetCache,
   kPage,
 };
@@ -43,7 +45,7 @@ struct Entry {
   Route route;
 };
 
-constexpr std::array<Entry, 14> kRoutes = {{
+constexpr std::array<Entry, 15> kRoutes = {{
     {"/health", Method::kGet, Route::kHealth},
     {"/version", Method::kGet, Route::kVersion},
     {"/metrics", Method::kGet, Route::kMetrics},
@@ -55,6 +57,7 @@ constexpr std::array<Entry, 14> kRoutes = {{
     {"/tokenize", Method::kPost, Route::kTokenize},
     {"/detokenize", Method::kPost, Route::kDetokenize},
     {"/debug/cache", Method::kGet, Route::kDebugCache},
+    {"/debug/trace", Method::kGet, Route::kDebugTrace},
     {"/reset_prefix_cache", Method::kPost, Route::kResetCache},
     {"/flush_cache", Method::kPost, Route::kResetCache},
     {"/ping", Method::kGet, Route::kHealth},
@@ -238,6 +241,8 @@ Task<Answer> answer(Service& service, Request request) {
       co_return co_await compute_on_pool(service, detokenize, std::move(request.body));
     case Route::kDebugCache:
       co_return Response{.body = debug_cache_body(model)};
+    case Route::kDebugTrace:
+      co_return co_await debug_trace(service, request.head.target);
     case Route::kResetCache:
       co_return co_await reset_cache(service.model->backend);
     case Route::kHealth:

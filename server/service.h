@@ -52,6 +52,7 @@ class Service {
   std::shared_ptr<const ServedModel> model;  // null while loading
   std::string load_error;                    // why it will never come
   StopFlag drain;                            // finish what runs, take nothing new
+  uint32_t traces = 0;                       // being recorded for clients
 };
 
 }  // namespace spillway::server

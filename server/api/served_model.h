@@ -27,6 +27,9 @@ class Backend {
   virtual void cancel(scheduler::RequestId request) = 0;
   virtual void end_session(const std::string& session) = 0;
   virtual void reset_prefix_cache(std::function<void(uint64_t pages)> then) = 0;
+  // As the engine's: each start is ended by one take.
+  virtual void start_trace() = 0;
+  virtual void take_trace(Clock::TimePoint begin, std::function<void(TraceSnapshot)> then) = 0;
   virtual scheduler::EngineStats stats() const = 0;
 };
 

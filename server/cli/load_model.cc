@@ -43,6 +43,10 @@ class EngineBackend final : public Backend {
   void reset_prefix_cache(std::function<void(uint64_t pages)> then) override {
     engine->reset_prefix_cache(std::move(then));
   }
+  void start_trace() override { engine->start_trace(); }
+  void take_trace(Clock::TimePoint begin, std::function<void(TraceSnapshot)> then) override {
+    engine->take_trace(begin, std::move(then));
+  }
   scheduler::EngineStats stats() const override { return engine->stats(); }
 };
 
@@ -147,7 +151,9 @@ scheduler::EngineOptions engine_options_of(const ModelOptions& options, uint32_t
   if (options.kv_nvme_write == "off") engine.kv_nvme_write = cache::WritePolicy::kOff;
   if (options.kv_nvme_codec == "planes") engine.kv_nvme_codec = kernels::PageCodec::kPlanes;
   engine.kv_verify_all = options.kv_verify == "all";
+  engine.take_turns = options.prefer == "throughput";
   engine.io_uring = options.io_backend != "threads";
+  engine.trace = options.trace;
   engine.preempt_every_steps = options.preempt_every_steps;
   return engine;
 }

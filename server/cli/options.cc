@@ -110,6 +110,14 @@ void add_tier_flags(CLI::App& app, ModelOptions& model) {
       ->type_name("nvme|all")
       ->capture_default_str()
       ->group(group);
+  app.add_option("--prefer", model.prefer,
+                 "With more streams than the device holds: all take turns, their pages swapped out "
+                 "and in, as far as that pays (throughput); or those that run keep their pace and "
+                 "the others wait for a place (latency)")
+      ->check(CLI::IsMember({"latency", "throughput"}))
+      ->type_name("latency|throughput")
+      ->capture_default_str()
+      ->group(group);
   app.add_option("--io-backend", model.io_backend,
                  "io_uring where it works, or a few threads with pread and pwrite")
       ->check(CLI::IsMember({"auto", "threads"}))
@@ -198,6 +206,11 @@ void add_serve(CLI::App& app, ServeOptions& options) {
       ->check(CLI::IsMember({"trace", "debug", "info", "warn", "error", "off"}))
       ->capture_default_str()
       ->type_name("LEVEL")
+      ->group(group);
+  app.add_option("--trace", options.trace_file,
+                 "Write a timeline of the last steps, transfers and waits here when the server is "
+                 "stopped; ui.perfetto.dev opens it")
+      ->type_name("FILE")
       ->group(group);
   app.add_option("--test-preempt-every-steps", options.model.preempt_every_steps)->group("");
   add_network_flags(app, options.server);

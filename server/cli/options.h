@@ -28,10 +28,12 @@ struct ModelOptions {
   std::string kv_nvme_write = "auto";
   std::string kv_nvme_codec = "identity";
   std::string kv_verify = "nvme";
+  std::string prefer = "throughput";
   std::string io_backend = "auto";
   uint32_t threads = 0;  // 0: one per core
   bool prefix_caching = true;
   std::string eviction_policy = "value";
+  bool trace = false;  // a timeline, from the start
   uint32_t preempt_every_steps = 0;
   std::optional<uint64_t> seed;
 };
@@ -41,6 +43,7 @@ struct ServeOptions {
   ServerOptions server;
   uint32_t shutdown_seconds = 30;
   std::string log_level = "info";
+  std::string trace_file;          // empty: none
   std::vector<std::string> notes;  // on flags without effect, for a person
 };
 

@@ -5,6 +5,8 @@
 
 #include <atomic>
 #include <cstdio>
+#include <fstream>
+#include <future>
 #include <thread>
 
 #include "runtime/log.h"
@@ -66,12 +68,37 @@ void exit_on_second_signal(sigset_t set) {
   }).detach();
 }
 
+// Opened before the model is loaded, so that a path that cannot be written is known at once.
+Result<std::ofstream> open_trace_file(const std::string& path) {
+  std::ofstream file;
+  if (path.empty()) return file;
+  file.open(path, std::ios::binary | std::ios::trunc);
+  if (!file) return Error{ErrorCode::kIo, "--trace " + path + " cannot be written"};
+  return file;
+}
+
+// What the engine has seen since `begin`, as far as its ring goes back.
+void write_trace(Backend& backend, Clock::TimePoint begin, const std::string& path,
+                 std::ofstream& file) {
+  std::promise<TraceSnapshot> promise;
+  backend.take_trace(begin, [&](TraceSnapshot taken) { promise.set_value(std::move(taken)); });
+  const TraceSnapshot taken = promise.get_future().get();
+  file << trace_json(taken) << std::flush;
+  std::fprintf(stderr, "spillway: %s%s: %s events; open it at ui.perfetto.dev\n",
+               file ? "the timeline is in " : "the timeline could not be written to ", path.c_str(),
+               grouped_digits(taken.events.size()).c_str());
+}
+
 }  // namespace
 
 int serve_command(const ServeOptions& options, char** argv) {
   if (auto network = ensure_network(argv); !network) return fail(network.error());
   configure_log(options.log_level);
   const sigset_t signals = block_signals();
+  auto trace_file = open_trace_file(options.trace_file);
+  if (!trace_file) return fail(trace_file.error());
+  ModelOptions model_options = options.model;
+  model_options.trace = !options.trace_file.empty();
   ServerOptions server_options = options.server;
   server_options.network = network_name();
   for (const std::string& note : options.notes) {
@@ -86,10 +113,12 @@ int serve_command(const ServeOptions& options, char** argv) {
                std::string(version()).c_str(), std::string(network_name()).c_str(), url.c_str(),
                few_files.c_str());
 
+  const Clock::TimePoint began = std::chrono::steady_clock::now();
+  std::shared_ptr<Backend> traced;  // the loader's, then ours; only with --trace
   std::atomic<bool> failed{false};
   const pid_t process = getpid();
   std::thread loader([&] {
-    auto loaded = load_model(options.model);
+    auto loaded = load_model(model_options);
     if (!loaded) {
       server->set_load_error(loaded.error().message);
       fail(loaded.error());
@@ -99,6 +128,7 @@ int serve_command(const ServeOptions& options, char** argv) {
     }
     std::fprintf(stderr, "%s  ready    %s  (OpenAI's API is at %s/v1)\n", loaded->banner.c_str(),
                  url.c_str(), url.c_str());
+    if (model_options.trace) traced = loaded->served->backend;
     server->set_model(std::move(loaded->served));
   });
 
@@ -109,6 +139,7 @@ int serve_command(const ServeOptions& options, char** argv) {
   loader.join();
   server->drain(std::chrono::seconds(options.shutdown_seconds));
   server.reset();
+  if (traced != nullptr) write_trace(*traced, began, options.trace_file, *trace_file);
   return failed ? 1 : 0;
 }
 

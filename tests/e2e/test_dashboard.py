@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import tempfile
+import time
 import unittest
 
 from harness import BINARY, ROOT, Server
@@ -22,6 +23,12 @@ class Dashboard(unittest.TestCase):
                 "prompt": "One. " * 40, "max_tokens": 2})
             if status != 200:
                 raise AssertionError(cls.answer)
+            end = time.monotonic() + 30
+            while min(server.metric("spillway:tier_written_pages_total", tier=tier)
+                      for tier in ("host", "nvme")) == 0:
+                if time.monotonic() > end:
+                    raise AssertionError("nothing was written behind")
+                time.sleep(0.05)
             cls.scrape = server.get("/metrics")[1]
             cls.cache = server.get("/debug/cache")[1]
         cls.metrics = set(re.findall(r"^([\w:]+)(?:\{| )", cls.scrape, re.MULTILINE))
@@ -49,7 +56,33 @@ class Dashboard(unittest.TestCase):
         self.assertGreater(len(tiers), 10)
         unseen = {"spillway:tier_pages", "spillway:tier_other_pages",
                   "spillway:tier_read_pages_total", "spillway:tier_written_pages_total"}
-        self.assertEqual(tiers - shown, unseen)
+        shown_whole = {re.sub("_(bucket|sum|count)$", "", name) for name in shown}
+        self.assertEqual(tiers - shown_whole, unseen)
+
+    def test_histograms_add_up(self):
+        buckets = {}
+        for name, labels, value in re.findall(r"^([\w:]+)\{(.*)\} (\S+)$", self.scrape,
+                                              re.MULTILINE):
+            found = dict(re.findall(r'(\w+)="([^"]*)"', labels))
+            bound = found.pop("le", None)
+            buckets.setdefault((name, *sorted(found.items())), []).append((bound, float(value)))
+        names = {key[0].removesuffix("_bucket") for key in buckets if key[0].endswith("_bucket")}
+        self.assertLessEqual({"spillway:tier_read_seconds", "spillway:tier_write_seconds"}, names)
+        written = 0
+        for (name, *labels), values in buckets.items():
+            if not name.endswith("_bucket"):
+                continue
+            whole = name.removesuffix("_bucket")
+            bounds = [float(bound) for bound, _ in values]
+            counts = [count for _, count in values]
+            self.assertEqual(bounds, sorted(bounds), name)
+            self.assertEqual(bounds[-1], float("inf"), name)
+            self.assertEqual(counts, sorted(counts), name)
+            self.assertEqual(buckets[(whole + "_count", *labels)], [(None, counts[-1])], name)
+            self.assertIn((whole + "_sum", *labels), buckets)
+            if whole == "spillway:tier_write_seconds":
+                written += counts[-1]
+        self.assertGreater(written, 0)
 
     def test_troubleshooting_names_what_exists(self):
         text = (ROOT / "docs/TROUBLESHOOTING.md").read_text()

@@ -73,7 +73,8 @@ class Isolation(unittest.TestCase):
             while ended < 3:
                 kind = json.loads(socket.recv(timeout=60))["type"]
                 ended += kind in ("error", "response.completed", "response.incomplete")
-        for path in ("/metrics", "/debug/cache", "/v1/models", "/version", "/health"):
+        for path in ("/metrics", "/debug/cache", "/debug/trace?seconds=0.1", "/v1/models",
+                     "/version", "/health"):
             self.assertNotIn(SECRET, self.server.get(path, two)[1].lower(), path)
         self.assertNotIn(SECRET, self.server.output().lower())
         self.assertIn("http method=POST path=/v1/chat/completions", self.server.output())

@@ -323,6 +323,8 @@ class Tiers(Driver):
         self.assertRegex(browser.run("document.querySelector('.hit-share').textContent"),
                          r"^[1-9]\d?%$")
         self.assertEqual(browser.run("document.querySelector('.tier-warnings').textContent"), "")
+        self.assertTrue(browser.run("fetch(document.querySelector('#tiers a').href.replace('=5', "
+                                    "'=0.1')).then(r => r.json()).then(t => t.traceEvents.length)"))
         self.check_moves_and_warnings(browser)
         # The gauge opens and closes it, from the keyboard too, and that is remembered.
         browser.run("document.getElementById('pool').focus()")

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "kernels/block_until_done.h"
+#include "kernels/stamp.h"
 #include "runtime/scope.h"
 
 namespace spillway::kernels {
@@ -68,6 +69,24 @@ TEST(cpu_device, a_launch_runs_once_per_worker_and_its_barriers_order_writes) {
     }
     finish(*device, device->compute());
     for (const uint64_t value : values) EXPECT_EQ(value, 400u);
+  }
+}
+
+TEST(cpu_device, a_stream_stamps_when_it_got_somewhere) {
+  const auto device = device_of(3);
+  const RealClock clock;
+  for (Stream* stream : {&device->compute(), &device->copy_in(), &device->copy_out()}) {
+    Clock::TimePoint before, after;
+    const Clock::TimePoint asked = clock.now();
+    stamp(*stream, clock, before);
+    stream->launch([](Team& team) {
+      if (team.index() == 0) std::this_thread::sleep_for(20ms);
+    });
+    stamp(*stream, clock, after);
+    finish(*device, *stream);
+    EXPECT_GE(before, asked);
+    EXPECT_GE(after - before, 20ms);
+    EXPECT_LE(after, clock.now());
   }
 }
 

@@ -79,8 +79,9 @@ void RunnerHarness::release_behind_window(HarnessSequence& sequence) {
   }
 }
 
-StepResult RunnerHarness::step(std::vector<HarnessPart> parts) {
+StepResult RunnerHarness::step(std::vector<HarnessPart> parts, bool stamped) {
   StepBatch batch;
+  batch.stamped = stamped;
   for (HarnessPart& part : parts) {
     grow(*part.sequence, static_cast<uint32_t>(part.tokens.size()));
     SequenceStep& step = batch.sequences.emplace_back();

@@ -47,7 +47,7 @@ class RunnerHarness {
   HarnessSequence new_sequence();
   // Gives the pages back, filled with NaN.
   void release(HarnessSequence& sequence);
-  StepResult step(std::vector<HarnessPart> parts);
+  StepResult step(std::vector<HarnessPart> parts, bool stamped = false);
 
   // The log-probabilities (token, vocabulary) of one sequence, computed in chunks of the given
   // sizes; the last size repeats.

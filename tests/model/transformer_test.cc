@@ -163,6 +163,28 @@ TEST(Transformer, several_samples_of_one_row_and_of_none) {
             std::vector<float>(all.begin() + 15 * static_cast<ptrdiff_t>(width), all.end()));
 }
 
+// For the timeline: one worker says when each tile was where.
+TEST(Transformer, a_stamped_step_tells_when_each_layer_ended) {
+  const TinyModel model("llama_q4_1");
+  RunnerHarness harness(model.file, {.threads = 2, .tile_rows = 16});
+  const uint32_t layers = harness.runner().config().layers;
+  HarnessSequence sequence = harness.new_sequence();
+  const std::span<const TokenId> tokens = model.tokens;
+  EXPECT_TRUE(harness.step({{&sequence, tokens.first(4), {harness.whole_row(3)}}}).stamps.empty());
+  const StepResult result =
+      harness.step({{&sequence, tokens.subspan(4, 20), {harness.whole_row(19)}}}, true);
+  std::vector<uint32_t> places, expected;
+  for (const StepStamp& stamp : result.stamps) places.push_back(stamp.place);
+  for (const bool sampled : {false, true}) {  // two tiles; nothing of the first is drawn
+    for (uint32_t place = 0; place <= layers; ++place) expected.push_back(place);
+    if (sampled) expected.push_back(StepStamp::kSampled);
+  }
+  EXPECT_EQ(places, expected);
+  EXPECT_TRUE(std::is_sorted(result.stamps.begin(), result.stamps.end(),
+                             [](const auto& a, const auto& b) { return a.at < b.at; }));
+  EXPECT_GT(result.stamps.back().at, result.stamps.front().at);
+}
+
 TEST(Transformer, fingerprint_tells_models_and_formats_apart) {
   const TinyModel model("llama_q4_1");
   auto fingerprint = [&](const GgufFile& file, HarnessOptions options) {

@@ -162,6 +162,8 @@ struct WorldOptions {
   std::chrono::nanoseconds step_time{};  // that a look at the device takes at least
   bool watch_operations = false;         // look at what is enqueued, before each operation
   bool faults_to_the_end = true;         // else the disk is well again when the tiers are closed
+  bool trace = false;                    // records a timeline
+  bool control_thrash = false;
   bool clear_at_end = true;  // the lower tiers; else the store keeps its pages for another world
 };
 
@@ -185,6 +187,7 @@ class World {
     engine.preempt_every_steps = options.preempt_every;
     engine.prefix_caching = options.prefix_caching;
     engine.take_turns = options.take_turns;
+    engine.control_thrash = options.control_thrash;
     cache::KvCacheOptions cache;
     cache.fingerprint = options.fingerprint;
     cache.prefix_caching = options.prefix_caching;
@@ -211,6 +214,7 @@ class World {
         cache::make_eviction_policy(options.eviction_policy, {.capacity = options.pages}));
     if (options.watch_operations) watch_.emplace(*cache_, device_, runner_, std::move(pools));
     if (options.host_pages > 0 || store_ != nullptr) make_tiers();
+    if (options.trace) loop_.trace().hold();
     steps_ = std::make_unique<StepLoop>(
         engine, policy,
         StepLoop::Parts{loop_, *cache_, runner_, device_, tokenizer_, bases, tiers_.get()});
@@ -316,6 +320,10 @@ class World {
       loop_.run(close_tiers());
       check();
     }
+    if (options_.trace) {
+      timeline_ = loop_.trace().snapshot({}, clock_.now());
+      loop_.trace().release();
+    }
     for (const auto& client : clients_) client->verify(tokenizer_);
     EXPECT_EQ(runner_.wrong(), 0u);
     EXPECT_EQ(steps_->open_requests().load(), 0u);
@@ -386,6 +394,7 @@ class World {
   const OperationsWatch::Seen& seen() const { return watch_->seen(); }
   uint64_t clients() const { return clients_.size(); }
   const cache::TiersStats& tiers_stats() const { return tiers_stats_; }  // at the end
+  const TraceSnapshot& timeline() const { return timeline_; }            // of all, at the end
   uint64_t cached_tokens() const {
     uint64_t sum = 0;
     for (const auto& client : clients_) sum += client->usage().cached_tokens;
@@ -531,6 +540,7 @@ class World {
   bool told_to_end_ = false;
   std::optional<uint64_t> parks_to_live_;
   uint64_t last_id_ = 0;
+  TraceSnapshot timeline_;
   bool then_done_ = false;
   uint64_t sessions_at_end_ = ~uint64_t{0};
   std::function<bool()> condition_;

@@ -117,6 +117,59 @@ TEST(PlanTest, a_sequence_without_progress_is_not_preempted) {
   EXPECT_EQ(step.steps[0].slot, 2u);
 }
 
+WaitingSequence waits(uint64_t id, uint32_t steps, bool swapped_out) {
+  return {.id = id,
+          .waited_steps = steps,
+          .tokens = 48,
+          .output_tokens_left = 1000,
+          .swapped_out = swapped_out};
+}
+
+// Nine pages of two sequences, each of which has run for `progress` tokens.
+PolicyState two_running(uint32_t progress) {
+  PolicyState state = one_group(10, 0);
+  for (uint64_t id = 1; id <= 2; ++id) {
+    state.running.push_back(decoding(id, 70, 5, progress));
+    state.running.back().swappable = true;
+  }
+  return state;
+}
+
+// case K16
+TEST(NextTurn, nobody_is_swapped_out_before_its_slice_is_over) {
+  PolicyState state = two_running(63);
+  state.waiting.push_back(waits(0, 500, false));
+  EXPECT_TRUE(next_turn({.slice_tokens = 64}, state).swap_out.empty());
+  state.running[1].progress = 64;
+  EXPECT_EQ(next_turn({.slice_tokens = 64}, state).swap_out, (std::vector<uint32_t>{2}));
+  state.running[1].swappable = false;
+  EXPECT_TRUE(next_turn({.slice_tokens = 64}, state).swap_out.empty());
+}
+
+TEST(NextTurn, who_was_swapped_out_stays_so_for_a_slice) {
+  PolicyState state = two_running(200);
+  state.waiting.push_back(waits(0, 63, true));
+  EXPECT_TRUE(next_turn({.slice_tokens = 64}, state).swap_out.empty());
+  state.waiting.push_back(waits(1, 0, false));  // a newcomer need not wait
+  Turn turn = next_turn({.slice_tokens = 64}, state);
+  EXPECT_EQ(turn.admit, 1u);
+  EXPECT_EQ(turn.swap_out.size(), 1u);
+  state.waiting[0].waited_steps = 64;
+  turn = next_turn({.slice_tokens = 64}, state);
+  EXPECT_EQ(turn.admit, 0u);
+}
+
+TEST(NextTurn, only_so_many_streams_take_turns) {
+  PolicyState state = two_running(200);
+  state.waiting.push_back(waits(0, 100, true));
+  state.waiting.push_back(waits(1, 900, false));
+  EXPECT_EQ(next_turn({.slice_tokens = 64, .turns_among = 4}, state).admit, 1u);
+  EXPECT_EQ(next_turn({.slice_tokens = 64, .turns_among = 3}, state).admit, 0u);
+  EXPECT_EQ(next_turn({.slice_tokens = 64, .turns_among = 3}, state).swap_out.size(), 1u);
+  EXPECT_TRUE(next_turn({.slice_tokens = 64, .turns_among = 2}, state).swap_out.empty());
+  EXPECT_TRUE(next_turn({.slice_tokens = 64, .turns_among = 1}, state).swap_out.empty());
+}
+
 // A scheduler without cache around the policy: page tables are counts, tokens are counts.
 class CountingEngine {
  public:

@@ -1,6 +1,10 @@
 // The engine with tiers below its device, in simulation: pages go down and come up again in any
 // order of events, and every answer is that of a run without any cache.
+#include <algorithm>
 #include <cstdlib>
+#include <map>
+#include <string>
+#include <vector>
 
 #include "tests/scheduler/engine_world.h"
 
@@ -242,46 +246,131 @@ TEST(TiersSimulation, a_decode_without_room_does_not_wait_for_the_load_of_anothe
   }
 }
 
-// case K16: long streams of which the device holds four at a time all move on, in turns.
-TEST(TiersSimulation, more_streams_than_the_device_holds_take_turns) {
-  double waited_in_turns_s = 0;
-  for (const bool turns : {true, false}) {
-    sim::SimFiles files;
-    WorldOptions options;
-    options.seed = base_seed();
-    options.pages = 48;
-    options.sequences = 32;
-    options.files = &files;
-    options.nvme_bytes = 32u << 20;
-    options.take_turns = turns;
-    options.step_time = std::chrono::milliseconds(10);
-    World world(options);
-    std::vector<std::shared_ptr<Client>> clients;
-    for (uint32_t i = 0; i < 12; ++i) {
-      Request request;
-      for (uint32_t at = 0; at < 40; ++at) request.prompt.push_back(1 + (at * (i + 3) + i) % 20);
-      request.stop.max_tokens = 140;
-      request.stop.ignore_eos = true;
-      clients.push_back(world.submit(request));
-    }
-    world.run_to_end();
-    const EngineStats stats = world.steps().stats();
-    double longest_s = 0;
-    for (const auto& client : clients) {
-      longest_s = std::max(longest_s, client->usage().queue_seconds);
-    }
-    if (turns) {
-      EXPECT_GT(stats.turns, 6u);
-      // Each turn is paid for by 32 tokens at least, and what comes back is loaded.
-      EXPECT_LE(stats.turns * 32, 12 * 140u);
-      EXPECT_GT(world.tiers_stats().nvme.hits, 20u);
-      waited_in_turns_s = longest_s;
-    } else {
-      EXPECT_EQ(stats.turns, 0u);
-      // Nobody waits as long for the first token as where streams run to their end.
-      EXPECT_LT(waited_in_turns_s, longest_s * 0.7);
-    }
+struct StreamsRun {
+  EngineStats stats;
+  uint64_t nvme_hits = 0;
+  double longest_queue_s = 0, mean_decode_s = 0;
+};
+
+// Streams of 40 + 140 tokens, all there at once.
+StreamsRun run_streams(const WorldOptions& options, uint32_t count) {
+  World world(options);
+  std::vector<std::shared_ptr<Client>> clients;
+  for (uint32_t i = 0; i < count; ++i) {
+    Request request;
+    for (uint32_t at = 0; at < 40; ++at) request.prompt.push_back(1 + (at * (i + 3) + i) % 20);
+    request.stop.max_tokens = 140;
+    request.stop.ignore_eos = true;
+    clients.push_back(world.submit(request));
   }
+  world.run_to_end();  // every answer is checked
+  StreamsRun run;
+  run.stats = world.steps().stats();
+  run.nvme_hits = world.tiers_stats().nvme.hits;
+  for (const auto& client : clients) {
+    run.longest_queue_s = std::max(run.longest_queue_s, client->usage().queue_seconds);
+    run.mean_decode_s += client->usage().decode_seconds / count;
+  }
+  return run;
+}
+
+WorldOptions options_of_streams(sim::SimFiles& files, uint32_t at_a_time) {
+  WorldOptions options;
+  options.seed = base_seed();
+  options.pages = 12 * at_a_time;
+  options.sequences = 64;
+  options.control_thrash = true;
+  options.files = &files;
+  options.nvme_bytes = 32u << 20;
+  options.step_time = std::chrono::milliseconds(10);
+  return options;
+}
+
+// case K16: long streams of which the device holds four at a time all move on, in turns, or wait
+// for a place.
+TEST(TiersSimulation, more_streams_than_the_device_holds_take_turns_or_wait) {
+  sim::SimFiles files[2];
+  WorldOptions options = options_of_streams(files[0], 4);
+  const StreamsRun in_turns = run_streams(options, 12);  // --prefer throughput
+  EXPECT_GT(in_turns.stats.turns, 6u);
+  // Each turn is paid for by 32 tokens at least, and what comes back is loaded.
+  EXPECT_LE(in_turns.stats.turns * 32, 12 * 140u);
+  EXPECT_GT(in_turns.nvme_hits, 20u);
+
+  options.files = &files[1];
+  options.take_turns = false;
+  const StreamsRun one_by_one = run_streams(options, 12);  // --prefer latency
+  EXPECT_EQ(one_by_one.stats.turns, 0u);
+  // In turns nobody waits as long for the first token; in place of that nobody is interrupted.
+  EXPECT_LT(in_turns.longest_queue_s, one_by_one.longest_queue_s * 0.7);
+  EXPECT_LT(one_by_one.mean_decode_s, in_turns.mean_decode_s * 0.7);
+}
+
+// The timeline of streams in turns has each step, read and wait, and nothing else.
+TEST(TiersSimulation, the_timeline_tells_what_happened_when) {
+  sim::SimFiles files;
+  WorldOptions options = options_of_streams(files, 4);
+  options.trace = true;
+  options.faults.latency_max = std::chrono::milliseconds(30);
+  World world(options);
+  std::vector<std::shared_ptr<Client>> clients;
+  for (uint32_t i = 0; i < 8; ++i) {
+    Request request = prompt_of(40, 140);
+    request.tenant = std::to_string(i);
+    clients.push_back(world.submit(request));
+  }
+  world.run_to_end();
+  const EngineStats stats = world.steps().stats();
+  std::map<std::string, uint64_t> count;
+  std::map<TraceLane, uint64_t> in_lane;
+  uint64_t overlapping = 0, evicted = 0;
+  std::vector<const TraceEvent*> steps;
+  for (const TraceEvent& event : world.timeline().events) {
+    ++count[(event.lane == TraceLane::kRequests ? "request " : "") + std::string(event.name)];
+    ++in_lane[event.lane];
+    if (event.lane == TraceLane::kSteps) steps.push_back(&event);
+    if (event.moment && std::string(event.name) == "evicted from the device") {
+      evicted += static_cast<uint64_t>(event.arguments[0].value);
+    }
+    if (!event.moment) EXPECT_LE(event.begin, event.end) << event.name;
+  }
+  for (const TraceEvent& event : world.timeline().events) {
+    if (event.lane != TraceLane::kReads) continue;
+    EXPECT_STREQ(event.result, "ok");
+    overlapping += std::any_of(steps.begin(), steps.end(), [&](const TraceEvent* step) {
+      return step->begin < event.end && event.begin < step->end;
+    });
+  }
+  EXPECT_EQ(steps.size(), stats.steps);
+  for (const char* phase : {"queued", "prefill", "decode"}) {
+    EXPECT_EQ(count[std::string("request ") + phase], 8u) << phase;
+  }
+  EXPECT_EQ(count["request swapped out"], stats.preemptions);
+  EXPECT_GT(stats.turns, 4u);
+  EXPECT_GT(count["request load"], 0u);
+  EXPECT_GE(in_lane[TraceLane::kReads], world.tiers_stats().nvme.reads);
+  EXPECT_GE(count["write"], world.tiers_stats().nvme.writes);
+  EXPECT_GT(count["flush"], 0u);
+  EXPECT_GT(overlapping, 10u);
+  EXPECT_EQ(evicted, stats.evicted_pages);
+  EXPECT_GT(evicted, 0u);
+  EXPECT_GE(count["plan"] + 1, stats.steps);  // the first began at the clock's zero
+  EXPECT_EQ(count["take the step"], stats.steps);
+}
+
+// Where bringing pages back takes the disk's time, fewer streams take turns, and all end.
+TEST(TiersSimulation, streams_that_thrash_are_fewer_and_all_end) {
+  uint64_t thrashed = 0;
+  for (const double bytes_per_s : {0.0, 1e6, 2e5}) {
+    sim::SimFiles files;
+    WorldOptions options = options_of_streams(files, 10);
+    options.faults.bytes_per_s = bytes_per_s;
+    const StreamsRun run = run_streams(options, 24);
+    EXPECT_GT(run.stats.turns, 0u) << bytes_per_s;
+    EXPECT_GT(run.stats.swapped_bytes, 0u) << bytes_per_s;
+    thrashed += run.stats.thrashed;
+  }
+  EXPECT_GT(thrashed, 0u);
 }
 
 }  // namespace

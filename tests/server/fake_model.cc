@@ -104,6 +104,21 @@ void FakeBackend::reset_prefix_cache(std::function<void(uint64_t)> then) {
   changed_.notify_all();
 }
 
+void FakeBackend::take_trace(Clock::TimePoint begin, std::function<void(TraceSnapshot)> then) {
+  const std::lock_guard lock(mutex_);
+  takes_.push_back([this, begin, then = std::move(then)] {
+    const auto ms = [&](int at) { return begin + std::chrono::milliseconds(at); };
+    TraceSnapshot taken{.begin = begin, .end = ms(100), .events = {}, .lost = 0};
+    taken.events.push_back(
+        {.name = "decode", .lane = TraceLane::kSteps, .begin = ms(1), .end = ms(2)});
+    taken.events.push_back(
+        {.name = "read", .lane = TraceLane::kReads, .begin = ms(-1), .end = ms(1), .result = "ok"});
+    ++traces_taken;
+    then(std::move(taken));
+  });
+  changed_.notify_all();
+}
+
 scheduler::EngineStats FakeBackend::stats() const {
   scheduler::EngineStats stats;
   stats.pools.push_back({.capacity = 100, .free = 60, .sealed = 40, .page_bytes = 4096});
@@ -177,6 +192,7 @@ void FakeBackend::run() {
   std::unique_lock lock(mutex_);
   while (!ending_) {
     for (auto& then : std::exchange(resets_, {})) then(40);
+    for (auto& take : std::exchange(takes_, {})) take();
     auto next = std::chrono::steady_clock::now() + std::chrono::hours(1);
     const auto now = std::chrono::steady_clock::now();
     for (auto it = live_.begin(); it != live_.end();) {

@@ -46,12 +46,16 @@ class FakeBackend final : public Backend {
   void cancel(scheduler::RequestId request) override;
   void end_session(const std::string&) override {}
   void reset_prefix_cache(std::function<void(uint64_t)> then) override;
+  void start_trace() override { ++traces_begun; }
+  // One step and one read, half of it before `begin`.
+  void take_trace(Clock::TimePoint begin, std::function<void(TraceSnapshot)> then) override;
   scheduler::EngineStats stats() const override;
 
   // Milliseconds before the first token, and between tokens.
   std::atomic<int> first_ms{0}, token_ms{0};
   std::atomic<int> fail_after_tokens{-1};  // then the request ends with kError
   std::atomic<int> running{0}, cancelled{0}, refused{0};
+  std::atomic<int> traces_begun{0}, traces_taken{0};
   std::atomic<bool> full{false};                 // refuse with kResourceExhausted
   std::vector<scheduler::Request> seen() const;  // all that were submitted
 
@@ -73,6 +77,7 @@ class FakeBackend final : public Backend {
   std::map<scheduler::RequestId, Live> live_;
   std::vector<scheduler::Request> seen_;
   std::deque<std::function<void(uint64_t)>> resets_;
+  std::deque<std::function<void()>> takes_;
   uint64_t next_id_ = 1;
   bool ending_ = false;
   std::thread thread_;

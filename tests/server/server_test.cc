@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <boost/json.hpp>
+#include <map>
 #include <thread>
 
 #include "tests/server/fake_model.h"
@@ -262,6 +263,48 @@ TEST_F(ServerTest, an_error_midway_is_one_event_and_the_end) {
   EXPECT_EQ(client.post("/v1/chat/completions", chat("")).status, 500);
 }
 
+TEST_F(ServerTest, debug_trace_answers_with_a_timeline) {
+  start();
+  RawClient client(port());
+  const auto before = std::chrono::steady_clock::now();
+  auto reply = client.get("/debug/trace?seconds=0.2");
+  EXPECT_GE(std::chrono::steady_clock::now() - before, milliseconds(200));
+  ASSERT_EQ(reply.status, 200) << reply.body;
+  EXPECT_EQ(reply.fields["content-type"], "application/json");
+  EXPECT_NE(reply.fields["content-disposition"].find("attachment"), std::string::npos);
+  const auto body = boost::json::parse(reply.body);
+  std::map<std::string, double> began_us;
+  for (const auto& event : body.at("traceEvents").as_array()) {
+    if (event.at("ph").as_string() != "X") continue;
+    began_us[event.at("name").as_string().c_str()] = event.at("ts").to_number<double>();
+  }
+  EXPECT_EQ(began_us, (std::map<std::string, double>{{"read", 0}, {"decode", 1000}}));
+  for (const char* wrong : {"0", "-1", "61", "abc", "", "1s", "nan", "5&what=1"}) {
+    const auto refused = client.get(std::string("/debug/trace?seconds=") + wrong);
+    EXPECT_EQ(refused.status, 400) << wrong;
+    EXPECT_NE(refused.body.find("seconds=5"), std::string::npos) << refused.body;
+  }
+  EXPECT_EQ(client.post("/debug/trace", "").status, 405);
+  EXPECT_EQ(backend_->traces_begun, 1);
+  EXPECT_EQ(backend_->traces_taken, 1);
+}
+
+TEST_F(ServerTest, a_trace_ends_when_the_server_drains) {
+  start();
+  RawClient clients[5] = {RawClient(port()), RawClient(port()), RawClient(port()),
+                          RawClient(port()), RawClient(port())};
+  for (int i = 0; i < 4; ++i) {
+    clients[i].send("GET /debug/trace?seconds=60 HTTP/1.1\r\nHost: a\r\n\r\n");
+    ASSERT_TRUE(eventually([&] { return backend_->traces_begun == i + 1; }));
+  }
+  EXPECT_EQ(clients[4].get("/debug/trace?seconds=60").status, 429);  // a bound
+  const auto before = std::chrono::steady_clock::now();
+  server_->drain(std::chrono::seconds(30));
+  EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds(10));
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(clients[i].response().status, 200);
+  EXPECT_EQ(backend_->traces_taken, 4);
+}
+
 // case I3
 TEST_F(ServerTest, every_route_but_health_needs_a_key) {
   ServerOptions options;
@@ -275,7 +318,8 @@ TEST_F(ServerTest, every_route_but_health_needs_a_key) {
       "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
   EXPECT_EQ(client.get("/health", upgrade).status, 200);
   EXPECT_EQ(client.get("/v1/responses", upgrade).status, 401);
-  for (const char* path : {"/version", "/metrics", "/v1/models", "/debug/cache", "/nowhere"}) {
+  for (const char* path : {"/version", "/metrics", "/v1/models", "/debug/cache",
+                           "/debug/trace?seconds=0.01", "/nowhere"}) {
     EXPECT_EQ(client.get(path).status, 401) << path;
     EXPECT_EQ(client.get(path, "Authorization: Bearer sk-on\r\n").status, 401) << path;
     EXPECT_NE(client.get(path, "Authorization: Bearer sk-one\r\n").status, 401) << path;
