@@ -62,8 +62,13 @@ def show(name, ratios):
 
 def settle(server):
     """Waits until what is to be written is written."""
-    while server.cache()["tiers"]["paths_waiting"]:
-        time.sleep(0.05)
+    before = None
+    while True:
+        tiers = server.cache()["tiers"]
+        if tiers["paths_waiting"] == 0 and tiers == before:
+            return
+        before = tiers
+        time.sleep(0.2)
 
 
 def restore(folder, rounds):
