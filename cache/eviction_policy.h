@@ -19,7 +19,8 @@
 
 namespace spillway::cache {
 
-// What speaks for a page beside its history. Later ones go after all earlier ones of the tenant.
+// What speaks for a page beside its history: an open session or the static part of prompts, or a
+// pin. Later ones go after all earlier ones of the tenant.
 enum class Hold : uint8_t { kNone, kSession, kPinned };
 
 // One page that may go. Owned by the tier; between add() and remove() it stays where it is, its key

@@ -33,6 +33,7 @@ KvCache::KvCache(KvCacheOptions options, std::unique_ptr<EvictionPolicy> policy)
 KvCache::~KvCache() {
   CHECK(sequences_.empty());
   sessions_.clear();
+  statics_.clear();
   pinned_.clear();
 }
 
@@ -286,12 +287,30 @@ bool KvCache::pin_prefix(std::string_view name, const PromptKeys& keys,
   for (const auto& [other, lease] : pinned_) {
     if (other != key) pages += lease.end();
   }
-  if (static_cast<double>(pages) > options_.pinned_share_max * pools_.front().capacity()) {
-    return false;
-  }
-  pinned_[key] = tree_->keep(found);
+  if (pages > pinned_pages_max()) return false;
+  pinned_[key] = tree_->keep(found, LeaseKind::kKeep);
   return true;
 }
+
+uint32_t KvCache::pinned_pages_max() const {
+  return static_cast<uint32_t>(options_.pinned_share_max * pools_.front().capacity());
+}
+
+uint32_t KvCache::pinned_pages(std::string_view name) const {
+  const auto found = pinned_.find(std::string(name));
+  return found == pinned_.end() || found->second.empty() ? 0 : found->second.end();
+}
+
+void KvCache::hold_static(std::string_view name, const PromptKeys& keys,
+                          std::span<const TokenId> tokens) {
+  if (tokens.empty() || !options_.prefix_caching) return;
+  CHECK(keys.tokens == tokens.size());
+  const auto pages_max = static_cast<uint32_t>(tokens.size() / page_tokens());
+  const PrefixTree::Point found = tree_->match(keys, tokens, pages_max).usable;
+  if (found.end > 0) statics_[std::string(name)] = tree_->keep(found, LeaseKind::kStatic);
+}
+
+void KvCache::drop_static(std::string_view name) { statics_.erase(std::string(name)); }
 
 void KvCache::unpin_prefix(std::string_view name) { pinned_.erase(std::string(name)); }
 

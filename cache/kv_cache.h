@@ -139,6 +139,13 @@ class KvCache {
   // pins would cover more than pinned_share_max.
   bool pin_prefix(std::string_view name, const PromptKeys& keys, std::span<const TokenId> tokens);
   void unpin_prefix(std::string_view name);
+  uint32_t pinned_pages(std::string_view name) const;  // that are still there; 0: no such pin
+  uint32_t pinned_pages_max() const;                   // that all pins may cover
+
+  // The same for the static part of prompts: its pages go last, with those of sessions. Who calls
+  // bounds the number of names, and ends them.
+  void hold_static(std::string_view name, const PromptKeys& keys, std::span<const TokenId> tokens);
+  void drop_static(std::string_view name);
 
   // Keeps the window pages before `position` (rounded down to a page) when the sequence passes it,
   // so that other prompts can branch there. Prompt ends, turn ends and forks of the tree that a
@@ -154,7 +161,8 @@ class KvCache {
   // A page that a transfer fills, or kNoPage if there is no room. It is the caller's until adopt()
   // takes it or free_filling() gives it back. Given up while an operation may still write it, it is
   // orphaned until then.
-  kernels::PageId begin_filling(uint32_t group);
+  // `gently`: there is none either where a page would have to go that something holds.
+  kernels::PageId begin_filling(uint32_t group, bool gently = false);
   void orphan_filling(uint32_t group, kernels::PageId page);
   void free_filling(uint32_t group, kernels::PageId page);
   // The sequence goes on after pages that were loaded instead of computed: `pages[i]` hold the next
@@ -212,6 +220,7 @@ class KvCache {
   std::vector<Sequence*> sequences_;
   std::unordered_map<std::string, Lease> sessions_;  // soft leases; empty ones are swept up
   std::unordered_map<std::string, Lease> pinned_;    // as well
+  std::unordered_map<std::string, Lease> statics_;
 };
 
 }  // namespace spillway::cache

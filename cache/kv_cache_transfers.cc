@@ -34,7 +34,9 @@ PageKey KvCache::key_of(const Namespace& space, const PageKey& parent,
   return page_key(options_.key_mode, space, parent, tokens);
 }
 
-PageId KvCache::begin_filling(uint32_t group) {
+PageId KvCache::begin_filling(uint32_t group, bool gently) {
+  const bool takes_one = pools_[group].count(PageState::kFree) == 0;
+  if (gently && takes_one && !tree_->next_is_unheld(group)) return kNoPage;
   PageCounts pages{};
   pages[group] = 1;
   if (!make_room(pages)) return kNoPage;

@@ -1,9 +1,9 @@
 // A hold on a path of the prefix tree, from the root to the end of one of its pages.
 //
 // A pinning lease keeps every page it covers where it is: in full groups the whole path, in window
-// groups the pages from first(group) on. A soft lease (a session's, or a prefix's that is to be
-// kept) pins nothing: its pages are evicted after others, and it grows shorter with them until it
-// is empty.
+// groups the pages from first(group) on. A soft lease (a session's, a prompt's static part's, or a
+// prefix's that is to be kept) pins nothing: its pages are evicted after others, and it grows
+// shorter with them until it is empty.
 //
 // Made, advanced and ended by the tree; a lease that dies ends itself. Engine thread only.
 #pragma once
@@ -18,8 +18,8 @@ namespace spillway::cache {
 class PrefixTree;
 struct Node;
 
-enum class LeaseKind : uint8_t { kPin, kSession, kKeep };
-inline constexpr size_t kLeaseKinds = 3;
+enum class LeaseKind : uint8_t { kPin, kSession, kKeep, kStatic };
+inline constexpr size_t kLeaseKinds = 4;
 constexpr bool is_soft(LeaseKind kind) { return kind != LeaseKind::kPin; }
 
 class Lease {

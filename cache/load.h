@@ -63,7 +63,8 @@ struct Load {
   uint32_t taken_end = 0;  // the sequence has all before this position
   bool whole = false;      // with windows: all from the meeting point on, or nothing
   bool given_up = false;
-  StopFlag stop;  // of what it waits for, once it is given up
+  bool gentle = false;  // for nobody who waits: see Tiers::begin_prefetch()
+  StopFlag stop;        // of what it waits for, once it is given up
   std::vector<Slot> slots;
   std::array<uint32_t, kTiers> adopted{};  // pages taken, by the tier they came from
 
@@ -74,6 +75,16 @@ struct Load {
     return static_cast<uint32_t>(std::count_if(slots.begin(), slots.end(), [](const Slot& slot) {
       return slot.state == State::kPlanned;
     }));
+  }
+  // Positions that are still to come, by the tier they come from.
+  std::array<uint32_t, kTiers> coming() const {
+    std::array<uint32_t, kTiers> count{};
+    for (const Slot& slot : slots) {
+      if (slot.state != State::kPlanned && slot.state != State::kMoving) continue;
+      const bool host = slot.node->pages[0].residency.in(Tier::kHost);
+      ++count[static_cast<size_t>(host ? Tier::kHost : Tier::kNvme)];
+    }
+    return count;
   }
   // Device pages that are set aside for it, by group.
   PageCounts pages_held() const {

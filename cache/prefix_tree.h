@@ -83,7 +83,8 @@ class PrefixTree {
   Lease pin_transient();  // at a root of its own
   Lease pin_again(const Lease& other);
   Lease soften(const Lease& other, LeaseKind kind);  // a soft lease on the same path
-  Lease keep(const Point& point);  // a soft lease on a path that match() has just returned
+  // A soft lease on a path that match() has just returned. REQUIRES: point.end > 0.
+  Lease keep(const Point& point, LeaseKind kind);
 
   // Advances a pinning lease by one page with these tokens. `pages` are writable and become the
   // tree's, or are released where the tree has one; then `pages` holds the tree's, pinned by the
@@ -99,6 +100,8 @@ class PrefixTree {
   // Frees one page of the group (in full groups: an entry with all its pages). False: none can go.
   bool evict_one(uint32_t group);
   uint32_t evictable(uint32_t group) const;
+  // Whether the next page of the group to go is held by no session, static part or pin.
+  bool next_is_unheld(uint32_t group) const;
   uint64_t clear();  // evicts all that is not pinned; pages freed
 
   uint64_t version() const { return version_; }

@@ -70,7 +70,7 @@ bool Tiers::reserve_pages(Load& load, uint32_t position) {
   Load::Slot& slot = load.at(position);
   for (uint32_t g = 0; g < parts_.cache.groups(); ++g) {
     if (!needs(load, position, g)) continue;
-    const PageId page = parts_.cache.begin_filling(g);
+    const PageId page = parts_.cache.begin_filling(g, load.gentle);
     if (page == kNoPage) {
       slot.pages = {};
       return false;
@@ -80,8 +80,9 @@ bool Tiers::reserve_pages(Load& load, uint32_t position) {
   return true;
 }
 
-std::shared_ptr<Load> Tiers::begin_load(const PromptKeys& keys, std::span<const TokenId> tokens,
-                                        const Sequence& sequence, double compute_price) {
+// All that is held below after the sequence's end, planned; no page is set aside yet.
+std::shared_ptr<Load> Tiers::plan_load(const PromptKeys& keys, std::span<const TokenId> tokens,
+                                       const Sequence& sequence) {
   CHECK(parts_.cache.can_adopt(sequence));
   const uint32_t page_tokens = parts_.cache.page_tokens();
   const uint32_t begin = sequence.size() / page_tokens;
@@ -118,6 +119,14 @@ std::shared_ptr<Load> Tiers::begin_load(const PromptKeys& keys, std::span<const 
       }
     }
   }
+  return load;
+}
+
+std::shared_ptr<Load> Tiers::begin_load(const PromptKeys& keys, std::span<const TokenId> tokens,
+                                        const Sequence& sequence, double compute_price) {
+  const std::shared_ptr<Load> load = plan_load(keys, tokens, sequence);
+  if (load == nullptr) return nullptr;
+  const uint32_t begin = load->begin, end = load->end();
   // What is better computed is not even planned; from the back, as far as there are device pages.
   pass(*load, std::min(meet(*load, begin, compute_price), end));
   bool room = true;
@@ -128,10 +137,37 @@ std::shared_ptr<Load> Tiers::begin_load(const PromptKeys& keys, std::span<const 
     if (!room) drop_slot(slot);
   }
   if (finished(*load)) return nullptr;
+  start_load(load);
+  return load;
+}
+
+std::shared_ptr<Load> Tiers::begin_prefetch(const PromptKeys& keys, std::span<const TokenId> tokens,
+                                            const Sequence& sequence) {
+  const std::shared_ptr<Load> load = plan_load(keys, tokens, sequence);
+  if (load == nullptr) return nullptr;
+  load->gentle = true;
+  bool room = true;
+  for (uint32_t position = load->begin; position < load->end(); ++position) {
+    Load::Slot& slot = load->at(position);
+    // Nothing computes what is missing, so what comes after it is of no use.
+    room = room && slot.state == Load::State::kPlanned && reserve_pages(*load, position);
+    if (!room && slot.state == Load::State::kPlanned) drop_slot(slot);
+  }
+  if (load->whole && !room) pass(*load, load->end());
+  if (finished(*load)) return nullptr;
+  start_load(load);
+  return load;
+}
+
+void Tiers::start_load(const std::shared_ptr<Load>& load) {
   loads_.push_back(load);
   scope_.spawn(run_load(load));
   scope_.spawn(watch(load));
-  return load;
+}
+
+bool Tiers::others_load() const {
+  return std::any_of(loads_.begin(), loads_.end(),
+                     [this](const auto& load) { return !load->gentle && !finished(*load); });
 }
 
 // The planned or moving pages from `begin` on, at the measured rates, against computing them.
@@ -291,6 +327,11 @@ Task<> Tiers::run_load(std::shared_ptr<Load> load) {
         left = true;
         continue;
       }
+      while (load->gentle && others_load() && !load->given_up) {
+        const Result<> slept = co_await parts_.loop.sleep_for(kMovePause, load->stop);
+        if (!slept) break;
+      }
+      if (load->given_up) break;
       const bool goes_on = co_await start_fetches(load, position - 1);
       if (!goes_on) break;
     }

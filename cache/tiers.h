@@ -161,6 +161,10 @@ class Tiers {
   // or computing it is quicker. REQUIRES: cache.can_adopt(sequence).
   std::shared_ptr<Load> begin_load(const PromptKeys& keys, std::span<const TokenId> tokens,
                                    const Sequence& sequence, double compute_price);
+  // The same for a sequence that computes nothing, ahead of need: from the front, as far as pages
+  // are free or held by nothing, and only while no other load has anything to read.
+  std::shared_ptr<Load> begin_prefetch(const PromptKeys& keys, std::span<const TokenId> tokens,
+                                       const Sequence& sequence);
   // Lets the sequence take the pages that have arrived after its end, if any. True: it took some.
   // REQUIRES: no enqueued step names the sequence.
   bool adopt(Load& load, Sequence& sequence, std::span<const TokenId> tokens);
@@ -287,6 +291,10 @@ class Tiers {
   bool held_below(const DirectoryNode& node, uint32_t group, bool nvme) const;
   bool needs(const Load& load, uint32_t position, uint32_t group) const;
   bool reserve_pages(Load& load, uint32_t position);
+  std::shared_ptr<Load> plan_load(const PromptKeys& keys, std::span<const TokenId> tokens,
+                                  const Sequence& sequence);
+  void start_load(const std::shared_ptr<Load>& load);
+  bool others_load() const;
   bool waits_for_move(const Load::Slot& slot) const;
   void pass(Load& load, uint32_t position);
   uint32_t meet(const Load& load, uint32_t begin, double compute_price) const;

@@ -26,9 +26,9 @@ void PrefixTree::describe(Node& leaf) const {
   leaf.uses = last.uses;
   leaf.depth_pages = leaf.end();
   leaf.tenant = leaf.space->tenant;
-  leaf.hold = last.count(LeaseKind::kKeep) > 0      ? Hold::kPinned
-              : last.count(LeaseKind::kSession) > 0 ? Hold::kSession
-                                                    : Hold::kNone;
+  leaf.hold = last.count(LeaseKind::kKeep) > 0 ? Hold::kPinned
+              : last.has_soft_lease()          ? Hold::kSession
+                                               : Hold::kNone;
 }
 
 // Brings the policy up to date about `node` after a change to it, and removes what is of no use any
@@ -124,6 +124,15 @@ bool PrefixTree::evict_one(uint32_t group) {
   }
   settle(trim(leaf));
   return true;
+}
+
+bool PrefixTree::next_is_unheld(uint32_t group) const {
+  if (groups_[group].window > 0) {
+    const PageId page = windows_[group].next_to_go();
+    return page != kNoPage && !windows_[group].listed_as_session(page);
+  }
+  const EvictionCandidate* next = policy_.victim();
+  return next != nullptr && next->hold == Hold::kNone;
 }
 
 uint32_t PrefixTree::evictable(uint32_t group) const {

@@ -205,8 +205,8 @@ Lease PrefixTree::soften(const Lease& other, LeaseKind kind) {
   return soften_at(*other.node_, other.end_, kind);
 }
 
-Lease PrefixTree::keep(const Point& point) {
-  return soften_at(*point.node, point.end, LeaseKind::kKeep);
+Lease PrefixTree::keep(const Point& point, LeaseKind kind) {
+  return soften_at(*point.node, point.end, kind);
 }
 
 void PrefixTree::drop(Lease& lease) {

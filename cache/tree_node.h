@@ -28,7 +28,9 @@ struct Entry {
   std::array<uint32_t, kGroupsMax> soft_windows{};
 
   uint32_t count(LeaseKind kind) const { return leases[static_cast<size_t>(kind)]; }
-  bool has_soft_lease() const { return count(LeaseKind::kSession) + count(LeaseKind::kKeep) > 0; }
+  bool has_soft_lease() const {
+    return count(LeaseKind::kSession) + count(LeaseKind::kKeep) + count(LeaseKind::kStatic) > 0;
+  }
 };
 
 struct Space;

@@ -255,6 +255,7 @@ Result<std::unique_ptr<Engine>> Engine::start(const EngineOptions& wanted, model
       shape.fingerprint + kernels::fingerprint_of_codec(options.kv_nvme_codec);
   cache_options.prefix_caching = options.prefix_caching;
   cache_options.secret = random_secret();
+  cache_options.pinned_share_max = options.pin_share_max;
   std::vector<std::byte*> bases;
   for (size_t g = 0; g < shape.groups.size(); ++g) {
     Result<kernels::DeviceMemory> memory =
@@ -400,6 +401,20 @@ Result<RequestId> Engine::submit(Request request, std::shared_ptr<OutputSink> si
 void Engine::cancel(RequestId request) { impl_->push(CancelCommand{request}); }
 
 void Engine::end_session(const std::string& session) { impl_->push(EndSessionCommand{session}); }
+
+void Engine::prefetch(const std::string& session) {
+  // A hint: one that finds the inbox full is lost.
+  impl_->steps->push(PrefetchCommand{session});
+}
+
+void Engine::pins(const std::string& tenant, std::function<void(PinList)> then) {
+  impl_->push(ListPinsCommand{tenant, std::move(then)});
+}
+
+void Engine::unpin(const std::string& tenant, const std::string& id,
+                   std::function<void(bool)> then) {
+  impl_->push(UnpinCommand{tenant, id, std::move(then)});
+}
 
 void Engine::reset_prefix_cache(std::function<void(uint64_t pages)> then) {
   impl_->push(ResetCacheCommand{std::move(then)});

@@ -1,6 +1,6 @@
 // The engine: one thread that owns scheduler and cache, and runs the step loop.
-// submit(), cancel(), end_session(), stats() and reset_prefix_cache() may be called from any
-// thread; they go through bounded queues.
+// submit(), cancel(), end_session(), pins(), unpin(), stats() and reset_prefix_cache() may be
+// called from any thread; they go through bounded queues.
 #pragma once
 
 #include <cstdint>
@@ -30,6 +30,8 @@ struct EngineOptions {
   uint32_t step_tokens_max = 2048;  // token budget of one step (--max-num-batched-tokens)
   uint32_t waiting_max = 4096;      // further requests are refused with kResourceExhausted
   bool prefix_caching = true;
+  double pin_share_max = 0.25;  // of the device's pages, that pinned prefixes may cover
+  uint32_t pin_tenants = 1;     // each has an equal part of that
   cache::EvictionPolicyKind eviction_policy = cache::EvictionPolicyKind::kValue;
   // Tiers below the device; 0 and empty: none.
   uint64_t kv_host_bytes = 0;
@@ -67,6 +69,9 @@ struct EngineStats {
   uint64_t prefix_queries = 0, prefix_hits = 0;  // tokens asked for, tokens found
   uint64_t tree_nodes = 0, tree_namespaces = 0, evicted_pages = 0;
   uint32_t sessions = 0;
+  uint64_t prefetches = 0, prefetched_tokens = 0;  // of sessions, ahead of their requests
+  uint32_t pins = 0, pinned_pages = 0, pinned_pages_max = 0;  // pinned prefixes
+  uint32_t static_parts = 0;                                  // of prompts, held
   bool has_tiers = false;
   cache::TiersStats tiers;
   io::RingStats ring;
@@ -89,7 +94,13 @@ class Engine {
   Result<RequestId> submit(Request request, std::shared_ptr<OutputSink> sink);
   void cancel(RequestId request);  // ends with FinishReason::kCancelled; unknown ids are ignored
   void end_session(const std::string& session);
-  // Drops every cached page that no request holds; calls back on the engine thread with the count.
+  // The session's next request is near: what of its path has left the device may come up.
+  void prefetch(const std::string& session);
+  // Pinned prefixes of a tenant; both call back on the engine thread.
+  void pins(const std::string& tenant, std::function<void(PinList)> then);
+  void unpin(const std::string& tenant, const std::string& id, std::function<void(bool)> then);
+  // Drops every cached page that no request holds, and every pin; calls back on the engine thread
+  // with the count.
   void reset_prefix_cache(std::function<void(uint64_t pages)> then);
   // Records a timeline (runtime/trace.h) from now on. Each start is ended by one take, which calls
   // back on the engine thread with what happened since `begin`.

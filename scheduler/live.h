@@ -52,7 +52,9 @@ struct LiveRequest {
   bool cancelled = false;
   bool answered = false;  // the first token was delivered
   Usage usage;
+  std::optional<PinOutcome> pin;  // if one was asked for, and decided
   Clock::TimePoint arrived{}, started{}, first_token{};
+  Clock::TimePoint report_at{};  // how it goes, if that is wanted
 
   uint32_t prompt_tokens() const { return static_cast<uint32_t>(request.prompt.size()); }
   uint32_t outputs(const LiveSequence& sequence) const {
@@ -60,6 +62,11 @@ struct LiveRequest {
   }
   // Whether the prompt's log-probabilities are still to be computed.
   bool wants_scores() const { return request.prompt_logprobs && !answered; }
+  // Whether pages may come from the cache. Scores are computed; and who marks nothing as static in
+  // explicit mode wants none.
+  bool may_match() const {
+    return !wants_scores() && !(request.explicit_breakpoints && request.breakpoints.empty());
+  }
 };
 
 }  // namespace spillway::scheduler

@@ -106,6 +106,7 @@ void finish_request(LiveRequest& request, Clock::TimePoint now, Outbox& outbox) 
     request.usage.queue_seconds = seconds(now - request.arrived);
   }
   output.usage = request.usage;
+  output.pin = request.pin;
   outbox.add(request, std::move(output));
 }
 

@@ -9,6 +9,7 @@
 
 #include "model/sampling.h"
 #include "model/token.h"
+#include "scheduler/pins.h"
 
 namespace spillway::scheduler {
 
@@ -21,6 +22,12 @@ struct StopRules {
   bool include_stop_string = false;
   std::vector<model::TokenId> stop_tokens;
   std::vector<std::string> stop_strings;
+};
+
+// The end of a static part of the prompt: pages before it are worth keeping.
+struct Breakpoint {
+  uint32_t tokens = 0;         // of the prompt; counts from the page boundary at or before it
+  std::chrono::seconds ttl{};  // that its pages are held at least, once they are computed
 };
 
 struct Request {
@@ -36,7 +43,16 @@ struct Request {
   std::string tenant;                       // isolates the cache, with cache_salt
   std::string cache_salt;
   std::string session;  // not empty: keeps a soft lease on the path until end_session()
+  // Not empty: names a conversation that may go on without a connection (stored responses). Its
+  // path is held for a while, in place of what the name had.
+  std::string chain;
   std::optional<std::chrono::steady_clock::time_point> deadline;
+  std::vector<Breakpoint> breakpoints;  // ascending
+  // Only what lies before the last breakpoint is kept below the device. Without any breakpoint
+  // nothing is, and nothing is taken from the cache.
+  bool explicit_breakpoints = false;
+  bool report_waiting = false;  // tell now and then how it goes until the first token
+  std::optional<PinOrder> pin;  // REQUIRES: stop.max_tokens 0
 };
 
 enum class FinishReason : uint8_t { kStop, kLength, kCancelled, kDeadline, kError };
@@ -54,6 +70,7 @@ struct Usage {
   uint32_t cached_tokens = 0;
   uint32_t host_tokens = 0, nvme_tokens = 0;
   uint32_t matched_tokens = 0;   // found in any tier when it was admitted, loaded or not
+  uint32_t static_tokens = 0;    // up to the last breakpoint, in whole pages
   uint32_t computed_tokens = 0;  // prompt tokens computed, recomputation after preemption included
   uint32_t completion_tokens = 0;  // over all choices
   uint32_t preemptions = 0;
@@ -61,6 +78,19 @@ struct Usage {
   std::optional<uint32_t> first_divergence;
   double load_seconds = 0;  // that it waited for pages without computing
   double queue_seconds = 0, prefill_seconds = 0, decode_seconds = 0;
+};
+
+// What is told of a request that waits for its first token.
+enum class WaitState : uint8_t { kQueued, kLoading, kComputing };
+struct Waiting {
+  WaitState state = WaitState::kQueued;
+  uint32_t before = 0;  // requests in the queue before it
+  uint32_t prompt_tokens = 0;
+  uint32_t matched_tokens = 0;  // found in any tier
+  // Of the prompt, what is there by now and where it came from, and what is still coming up.
+  uint32_t device_tokens = 0, host_tokens = 0, nvme_tokens = 0, computed_tokens = 0;
+  uint32_t host_tokens_left = 0, nvme_tokens_left = 0;
+  double seconds = 0;  // since it arrived
 };
 
 // One message to the client's side, in order. `choice` events come per choice; `done` is the last
@@ -75,6 +105,8 @@ struct Output {
   std::vector<OutputToken> prompt_tokens;  // prompt log-probabilities, once, before any token
   bool done = false;                       // of the request; usage is final
   std::string error;                       // with kError: for a person
+  std::optional<Waiting> waiting;          // then nothing else is told
+  std::optional<PinOutcome> pin;           // when done, of a request with a pin
   Usage usage;                             // filled with the first token and when done
 };
 

@@ -20,12 +20,11 @@ StepLoop::StepLoop(const EngineOptions& options, const PolicyOptions& policy, Pa
       parts_(std::move(parts)),
       layouts_(parts_.runner.shape().groups),
       inbox_(4 * (size_t{options.waiting_max} + options.sequences_max) + 64),
+      held_(parts_.loop, parts_.cache, options.pin_tenants, [this] { look_again(); }),
       step_done_(parts_.device.make_event()),
       trace_(parts_.loop) {
   if (parts_.tiers != nullptr) {
-    parts_.tiers->set_on_progress([this] {
-      if (idle_ && inbox_.try_push(TierProgressCommand{})) idle_ = false;
-    });
+    parts_.tiers->set_on_progress([this] { look_again(); });
   }
   publish();
 }
@@ -37,9 +36,16 @@ Task<> StepLoop::run() {
     trace_.mark();
     while (auto command = inbox_.try_pop()) handle(std::move(*command));
     drop_ended();
+    held_.expire();
     advance_loads();
+    advance_prefetches();
     // With nothing running somebody must come in, paused or not.
     if (!admission_paused_ || running_.empty()) admit_waiting();
+    if (!waiting_.empty() && !prefetches_.empty()) {
+      cancel_prefetches();  // their room is wanted
+      continue;
+    }
+    report_waiting();
     if (build_step()) {
       batch_.stamped = trace_.on();
       step_began_ = parts_.loop.clock().now();
@@ -73,6 +79,10 @@ Task<> StepLoop::run() {
       co_await wait_for_command();
       continue;
     }
+    if (!running_.empty() && !prefetches_.empty()) {
+      cancel_prefetches();  // their room may be what is missing
+      continue;
+    }
     const auto loads = std::find_if(running_.begin(), running_.end(),
                                     [](LiveSequence* s) { return s->load != nullptr; });
     if (loads != running_.end()) {
@@ -88,7 +98,10 @@ Task<> StepLoop::run() {
     }
     outbox_.deliver();
     publish();
-    if (shutting_down_ && requests_.empty()) break;
+    if (shutting_down_ && requests_.empty()) {
+      held_.clear();
+      break;
+    }
     // Who waits with nothing running waits for pages that transfers hold.
     CHECK(waiting_.empty() || parts_.tiers != nullptr);
     if (!waiting_.empty()) parts_.tiers->wake_soon();
@@ -114,18 +127,30 @@ void StepLoop::handle(Command command) {
     for (auto& [id, request] : requests_) {  // what still runs must not hold it again
       if (request->request.session == session->session) request->request.session.clear();
     }
+    cancel_prefetches(session->session);
+    session_paths_.erase(session->session);
     parts_.cache.end_session(session->session);
+  } else if (auto* near = std::get_if<PrefetchCommand>(&command)) {
+    prefetch(near->session);
   } else if (auto* reset = std::get_if<ResetCacheCommand>(&command)) {
+    cancel_prefetches();
+    session_paths_.clear();
     uint64_t pages = parts_.cache.clear();
     if (parts_.tiers != nullptr) pages += parts_.tiers->clear();
+    held_.clear();
     publish();
     reset->then(pages);
   } else if (std::holds_alternative<StartTraceCommand>(command)) {
     parts_.loop.trace().hold();
   } else if (auto* trace = std::get_if<TakeTraceCommand>(&command)) {
     take_trace(*trace);
+  } else if (auto* list = std::get_if<ListPinsCommand>(&command)) {
+    list_pins(std::move(*list));
+  } else if (auto* pin = std::get_if<UnpinCommand>(&command)) {
+    unpin(std::move(*pin));
   } else if (std::holds_alternative<ShutDownCommand>(command)) {
     shutting_down_ = true;
+    cancel_prefetches();
     for (auto& [id, request] : requests_) request->cancelled = true;
   }
 }
@@ -143,6 +168,8 @@ void StepLoop::accept(std::unique_ptr<LiveRequest> request) {
   request->unfinished = request->request.choices;
   request->usage.prompt_tokens = request->prompt_tokens();
   counters_.prompt_tokens += request->prompt_tokens();
+  decide_pin(*request);
+  wants_reports(*request);
   LiveSequence& first = *request->sequences.front();
   first.choices_to_fork = request->request.choices;
   first.text = make_text_stream(parts_.tokenizer, request->request);
@@ -192,7 +219,10 @@ bool StepLoop::build_step() {
     if (sequence.phase != Phase::kRunning) continue;
     // The policy counts shared pages as if they were private; where that was too hopeful the
     // sequence sits this step out.
-    if (!parts_.cache.reserve(*sequence.pages, planned.tokens)) continue;
+    if (!parts_.cache.reserve(*sequence.pages, planned.tokens)) {
+      cancel_prefetches();
+      if (!parts_.cache.reserve(*sequence.pages, planned.tokens)) continue;
+    }
     add_rows(sequence, planned.tokens);
   }
   return !stepping_.empty();
@@ -362,9 +392,13 @@ void StepLoop::preempt(LiveSequence& sequence) {
 void StepLoop::release_pages(LiveSequence& sequence, bool keep_for_session) {
   if (sequence.pages == nullptr) return;
   end_load(sequence);
-  keep_path(sequence, !keep_for_session);
   const Request& request = sequence.request->request;
   const bool keep = keep_for_session && sequence.choice == 0;
+  if (keep) {
+    hold_prefixes(sequence);
+    remember_session(sequence);
+  }
+  keep_path(sequence, !keep_for_session);
   parts_.cache.release(std::move(sequence.pages), keep ? request.session : std::string());
   sequence.pages = nullptr;
 }
@@ -424,6 +458,7 @@ void StepLoop::publish() {
   counters_.tree_nodes = cache.tree_nodes;
   counters_.tree_namespaces = cache.tree_namespaces;
   counters_.sessions = cache.sessions;
+  publish_held();
   if (parts_.tiers != nullptr) {
     counters_.has_tiers = true;
     counters_.tiers = parts_.tiers->stats();

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -23,9 +24,11 @@
 #include "runtime/engine_loop.h"
 #include "runtime/stop.h"
 #include "scheduler/engine.h"
+#include "scheduler/held_prefixes.h"
 #include "scheduler/live.h"
 #include "scheduler/outcome.h"
 #include "scheduler/policy.h"
+#include "scheduler/session_paths.h"
 #include "scheduler/step_trace.h"
 #include "scheduler/thrash_control.h"
 
@@ -40,6 +43,9 @@ struct CancelCommand {
 struct EndSessionCommand {
   std::string session;
 };
+struct PrefetchCommand {
+  std::string session;
+};
 struct ResetCacheCommand {
   std::function<void(uint64_t pages)> then;
 };
@@ -48,16 +54,28 @@ struct TakeTraceCommand {  // ends what one StartTraceCommand began
   Clock::TimePoint begin;
   std::function<void(TraceSnapshot)> then;
 };
+struct ListPinsCommand {
+  std::string tenant;
+  std::function<void(PinList)> then;
+};
+struct UnpinCommand {
+  std::string tenant, id;
+  std::function<void(bool found)> then;
+};
 struct ShutDownCommand {};
-struct TierProgressCommand {};  // pages arrived, or were given back: look again
-using Command =
-    std::variant<SubmitCommand, CancelCommand, EndSessionCommand, ResetCacheCommand,
-                 StartTraceCommand, TakeTraceCommand, ShutDownCommand, TierProgressCommand>;
+// Pages arrived, or were given back, or something is over: look again.
+struct TierProgressCommand {};
+using Command = std::variant<SubmitCommand, CancelCommand, EndSessionCommand, PrefetchCommand,
+                             ResetCacheCommand, StartTraceCommand, TakeTraceCommand,
+                             ListPinsCommand, UnpinCommand, ShutDownCommand, TierProgressCommand>;
 
 class StepLoop {
  public:
   // With pages short, a running sequence's path is handed down each time it has grown by this much.
   static constexpr uint32_t kKeepAheadTokens = 64;
+  // Who wants to know how a request goes is told after so long, and then every so often.
+  static constexpr std::chrono::seconds kFirstReport{1}, kReportEvery{5};
+  static constexpr size_t kPrefetchesMax = 4;  // at once
 
   // What it works with; all outlive it. `page_memory[g]` is what `cache` was given for group g.
   struct Parts {
@@ -113,6 +131,33 @@ class StepLoop {
   WaitingSequence picture_of(LiveSequence& sequence);
   bool leader_runs(const LiveSequence& sequence) const;
 
+  // step_loop_held.cc
+  void look_again();
+  void decide_pin(LiveRequest& request);
+  void keep_breakpoints(LiveSequence& sequence);
+  void hold_prefixes(LiveSequence& sequence);
+  void list_pins(ListPinsCommand command);
+  void unpin(UnpinCommand command);
+  void publish_held();
+
+  // step_loop_prefetch.cc
+  struct Prefetch {
+    std::string session;
+    std::vector<model::TokenId> tokens;
+    std::unique_ptr<cache::Sequence> pages;  // null: it has ended
+    std::shared_ptr<cache::Load> load;
+  };
+  void remember_session(const LiveSequence& sequence);
+  void prefetch(const std::string& session);
+  void advance_prefetches();
+  void end_prefetch(Prefetch& prefetch);
+  void cancel_prefetches(const std::string& session = {});
+
+  // step_loop_reports.cc
+  void wants_reports(LiveRequest& request);
+  void report_waiting();
+  Waiting waiting_of(const LiveRequest& request) const;
+
   // step_loop_tiers.cc
   double compute_price() const;
   void begin_load(LiveSequence& sequence);
@@ -126,6 +171,7 @@ class StepLoop {
   void end_wait(LiveSequence& sequence);
   void take_trace(TakeTraceCommand& command);
   void keep_path(LiveSequence& sequence, bool running);
+  void keep_static_parts(const LiveSequence& sequence, uint32_t whole);
   void keep_ahead();
   void take_turns();
   void set_slice();
@@ -142,6 +188,10 @@ class StepLoop {
   std::vector<kernels::KvGroupLayout> layouts_;
 
   Channel<Command> inbox_;
+  HeldPrefixes held_;
+  SessionPaths session_paths_;
+  std::vector<std::unique_ptr<Prefetch>> prefetches_;
+  Clock::TimePoint report_at_ = Clock::TimePoint::max();  // the first that is due
   StopFlag never_;  // pop() ends by ShutDownCommand, not by a flag
   std::atomic<uint32_t> open_requests_{0};
   bool shutting_down_ = false;

@@ -27,8 +27,10 @@ void StepLoop::start(LiveSequence& sequence) {
   if (!request.admitted) {
     request.usage.first_divergence = parts_.cache.first_divergence(sequence.keys, sequence.tokens);
   }
-  const bool may_match = !request.wants_scores();  // those are computed, never taken from the cache
+  if (!request.request.session.empty()) cancel_prefetches(request.request.session);
+  const bool may_match = request.may_match();
   sequence.pages = parts_.cache.begin(sequence.keys, sequence.tokens, may_match ? UINT32_MAX : 0);
+  keep_breakpoints(sequence);
   const uint32_t found = sequence.pages->cached_tokens();
   sequence.phase = Phase::kRunning;
   sequence.progress = 0;
@@ -77,7 +79,7 @@ WaitingSequence StepLoop::picture_of(LiveSequence& sequence) {
   waiting.choices = sequence.choices_to_fork;
   waiting.output_tokens_left = output_left(sequence);
   waiting.swapped_out = options_.control_thrash && request.outputs(sequence) > 0;
-  if (request.wants_scores() || !options_.prefix_caching) return waiting;
+  if (!request.may_match() || !options_.prefix_caching) return waiting;
   if (sequence.peek_version != parts_.cache.version()) {
     sequence.peek = parts_.cache.peek(sequence.keys, sequence.tokens);
     sequence.peek_version = parts_.cache.version();

@@ -141,15 +141,40 @@ void StepLoop::keep_path(LiveSequence& sequence, bool running) {
     return;  // one answer of several is what a chat goes on from
   const Request& request = sequence.request->request;
   const uint32_t page_tokens = parts_.cache.page_tokens();
-  const uint32_t whole = sequence.pages->size() / page_tokens * page_tokens;
+  uint32_t whole = sequence.pages->size() / page_tokens * page_tokens;
   if (whole == 0) return;
   sequence.kept_tokens = whole;
+  if (!running) keep_static_parts(sequence, whole);
+  if (!running && request.explicit_breakpoints) return;
   cache::KeptPath path;
   path.tokens.assign(sequence.tokens.begin(), sequence.tokens.begin() + whole);
   path.keys = parts_.cache.keys(request.tenant, request.cache_salt, path.tokens);
-  path.session = !request.session.empty();
+  path.session = !request.session.empty() || !request.chain.empty();
   path.running = running;
   parts_.tiers->keep(std::move(path));
+}
+
+// What ends at a breakpoint goes down first, as what will be used again; with windows each of them
+// also has its own last window.
+void StepLoop::keep_static_parts(const LiveSequence& sequence, uint32_t whole) {
+  const Request& request = sequence.request->request;
+  const uint32_t page_tokens = parts_.cache.page_tokens();
+  std::vector<uint32_t> ends;
+  for (const Breakpoint& breakpoint : request.breakpoints) {
+    const uint32_t end = breakpoint.tokens / page_tokens * page_tokens;
+    if (end > 0 && end <= whole) ends.push_back(end);
+  }
+  const std::optional<PinOutcome>& pin = sequence.request->pin;
+  if (pin && pin->result == PinResult::kPinned) ends.push_back(pin->tokens);
+  const bool windows = parts_.cache.is_window(parts_.cache.groups() - 1);
+  if (!windows && ends.size() > 1) ends.erase(ends.begin(), ends.end() - 1);
+  for (uint32_t end : ends) {
+    cache::KeptPath path;
+    path.tokens.assign(sequence.tokens.begin(), sequence.tokens.begin() + end);
+    path.keys = parts_.cache.keys(request.tenant, request.cache_salt, path.tokens);
+    path.running = true;
+    parts_.tiers->keep(std::move(path));
+  }
 }
 
 // While somebody waits for pages, what runs is written ahead of its turn's end.

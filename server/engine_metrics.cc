@@ -256,6 +256,16 @@ void add_engine(Scrape& out, const scheduler::EngineStats& stats) {
   out.add("spillway:tree_namespaces", "Namespaces of the prefix tree.", kGauge,
           double(stats.tree_namespaces));
   out.add("spillway:sessions", "Open sessions with a soft lease.", kGauge, stats.sessions);
+  out.add("spillway:session_prefetches_total", "Sessions whose pages came up before their request.",
+          kCounter, double(stats.prefetches));
+  out.add("spillway:session_prefetched_tokens_total", "Tokens of these that came up.", kCounter,
+          double(stats.prefetched_tokens));
+  out.add("spillway:pinned_prefixes", "Prefixes pinned by clients.", kGauge, stats.pins);
+  out.add("spillway:pinned_prefix_pages", "Pages that they cover.", kGauge, stats.pinned_pages);
+  out.add("spillway:pinned_prefix_pages_max", "Pages that they may cover (--kv-pin-limit).", kGauge,
+          stats.pinned_pages_max);
+  out.add("spillway:static_parts", "Static parts of prompts and chains of responses, held.", kGauge,
+          stats.static_parts);
 }
 
 }  // namespace

@@ -79,9 +79,25 @@ void ResponseLanes::create(json::object event, size_t bytes) {
     lane->name = name;
     lane->session = name_ + key;
   }
+  last_key_ = key;
   lane->waiting.emplace_back(std::move(event), bytes);
   ++waiting_;
   waiting_bytes_ += bytes;
+}
+
+void ResponseLanes::prefetch(const std::optional<json::object>& event) {
+  std::string key = last_key_;
+  if (event) {
+    const auto named = lane_name(*event);
+    if (!named) return send_error(named.error(), std::nullopt);
+    key = *named ? "=" + **named : std::string();
+  }
+  const auto now = std::chrono::steady_clock::now();
+  const auto lane = lanes_.find(key);
+  if (lane == lanes_.end() || lane->second->busy() || model_ == nullptr) return;
+  if (now - prefetched_ < kPrefetchEvery) return;
+  prefetched_ = now;
+  model_->backend->prefetch(lane->second->session);
 }
 
 // A lane that does nothing makes room for a new one, and its soft lease ends.

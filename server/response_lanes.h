@@ -11,6 +11,7 @@
 #pragma once
 
 #include <boost/json/object.hpp>
+#include <chrono>
 #include <deque>
 #include <map>
 #include <memory>
@@ -34,7 +35,8 @@ class ResponseLanes {
   static constexpr size_t kLanesMax = 64;
   static constexpr size_t kWaitingMax = 256;  // response.create events not yet begun, all lanes
   static constexpr size_t kSteersMax = 16;    // of one response
-  static constexpr size_t kNameMax = 128;     // of a stream_id
+  static constexpr std::chrono::milliseconds kPrefetchEvery{250};
+  static constexpr size_t kNameMax = 128;  // of a stream_id
   static constexpr size_t kConnectionStoreBytes = 32 << 20;
 
   // All must outlive this, and `scope` must have been joined before it dies.
@@ -45,6 +47,9 @@ class ResponseLanes {
   // is wrong with them is sent as an event.
   void create(boost::json::object event, size_t bytes);
   void steer(const boost::json::object& event);
+  // The next request is near: pages of its lane may come up. `event` names the lane; without it the
+  // one that was used last is meant. At most once in kPrefetchEvery; answered by nothing.
+  void prefetch(const std::optional<boost::json::object>& event);
 
   // Turns what the engine has sent into events.
   void take_outputs();
@@ -111,6 +116,8 @@ class ResponseLanes {
   size_t waiting_ = 0;
   size_t waiting_bytes_ = 0;
   uint32_t next_index_ = 0;
+  std::string last_key_;  // of the lane that was used last
+  std::chrono::steady_clock::time_point prefetched_{};
 };
 
 }  // namespace spillway::server

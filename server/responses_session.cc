@@ -13,7 +13,6 @@ namespace {
 
 constexpr size_t kQueuedBytesMax = 8 << 20;    // events not yet sent; past it none is added
 constexpr size_t kWaitingBytesMax = 64 << 20;  // of messages not yet begun; past it none is read
-constexpr std::chrono::minutes kLifetime{60};
 
 class ResponsesSession {
  public:
@@ -65,7 +64,7 @@ class ResponsesSession {
 Task<> ResponsesSession::run(RequestHead head, HeaderFields fields) {
   const Waker on_stop(stop_, wake_), on_drain(service_.drain, wake_);
   if (co_await socket_.accept(head, fields)) {
-    lifetime_.expires_after(kLifetime);
+    lifetime_.expires_after(service_.options.socket_limit);
     timer_pending_ = true;
     lifetime_.async_wait([this](error_code error) {
       timer_pending_ = false;
@@ -92,12 +91,16 @@ void ResponsesSession::turn() {
     return socket_.close(1001, "the server is shutting down");
   }
   if (too_old_) {
+    const auto minutes =
+        std::chrono::duration_cast<std::chrono::minutes>(service_.options.socket_limit);
     lanes_.send_error({.status = 400,
-                       .message = "this connection is 60 minutes old: open a new one",
+                       .message = "this connection has reached its age limit of " +
+                                  std::to_string(minutes.count()) + " minutes: open a new one",
                        .code = "websocket_connection_limit_reached"},
                       std::nullopt);
     return socket_.close(1001, "connection limit reached");
   }
+  if (socket_.take_began()) lanes_.prefetch(std::nullopt);
   // A client that is behind gets no more events and is asked for no more messages until it has read
   // some: the output queue's own bound then decides who is given up (case H3).
   const bool behind = socket_.queued_bytes() > kQueuedBytesMax;
@@ -140,6 +143,8 @@ void ResponsesSession::handle(json::object event, size_t bytes) {
     lanes_.create(std::move(event), bytes);
   } else if (type != nullptr && *type == "response.steer") {
     lanes_.steer(event);
+  } else if (type != nullptr && *type == "spillway:prefetch") {
+    lanes_.prefetch(event);
   } else {
     lanes_.send_error(bad_field("type", "'type' must be response.create or response.steer"),
                       std::nullopt);

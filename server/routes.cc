@@ -9,11 +9,13 @@
 #include "server/api/completion.h"
 #include "server/api/json_text.h"
 #include "server/api/model_list.h"
+#include "server/api/pins.h"
 #include "server/api/responses.h"
 #include "server/api/tokenize.h"
 #include "server/debug_cache.h"
 #include "server/debug_trace.h"
 #include "server/page.h"
+#include "server/pins.h"
 #include "server/reset_cache.h"
 #include "server/version.h"
 #include "server/websocket.h"
@@ -21,7 +23,7 @@
 namespace spillway::server {
 namespace {
 
-enum class Method : uint8_t { kGet, kPost };
+enum class Method : uint8_t { kGet, kPost, kGetPost, kGetDelete };
 enum class Route : uint8_t {
   kHealth,
   kVersion,
@@ -36,6 +38,8 @@ enum class Route : uint8_t {
   kDebugCache,
   kDebugTrace,
   kResetCache,
+  kPins,
+  kPin,
   kPage,
 };
 
@@ -45,7 +49,7 @@ struct Entry {
   Route route;
 };
 
-constexpr std::array<Entry, 15> kRoutes = {{
+constexpr std::array<Entry, 17> kRoutes = {{
     {"/health", Method::kGet, Route::kHealth},
     {"/version", Method::kGet, Route::kVersion},
     {"/metrics", Method::kGet, Route::kMetrics},
@@ -60,6 +64,8 @@ constexpr std::array<Entry, 15> kRoutes = {{
     {"/debug/trace", Method::kGet, Route::kDebugTrace},
     {"/reset_prefix_cache", Method::kPost, Route::kResetCache},
     {"/flush_cache", Method::kPost, Route::kResetCache},
+    {"/v1/cache/pins", Method::kGetPost, Route::kPins},
+    {"/v1/cache/pins/", Method::kGetDelete, Route::kPin},  // and what follows
     {"/ping", Method::kGet, Route::kHealth},
 }};
 
@@ -74,8 +80,24 @@ const Entry* find_route(std::string_view path) {
   return nullptr;
 }
 
+std::string_view methods_of(Method method) {
+  switch (method) {
+    case Method::kGet:
+      return "GET, HEAD";
+    case Method::kPost:
+      return "POST";
+    case Method::kGetPost:
+      return "GET, HEAD, POST";
+    case Method::kGetDelete:
+      return "GET, HEAD, DELETE";
+  }
+  CHECK(false);
+}
+
 bool method_fits(Method method, std::string_view name) {
-  return method == Method::kGet ? name == "GET" || name == "HEAD" : name == "POST";
+  if (name == "GET" || name == "HEAD") return method != Method::kPost;
+  if (name == "POST") return method == Method::kPost || method == Method::kGetPost;
+  return name == "DELETE" && method == Method::kGetDelete;
 }
 
 std::string percent_decode(std::string_view text) {
@@ -179,6 +201,11 @@ std::string_view route_name(std::string_view path) {
   return entry == nullptr ? "other" : entry->path;
 }
 
+std::string_view allowed_methods(std::string_view path) {
+  const Entry* entry = find_route(path);
+  return entry == nullptr ? std::string_view() : methods_of(entry->method);
+}
+
 ApiResult<std::string> admit(const Service& service, const RequestHead& head) {
   if (!service.access.origin_ok(head)) {
     return ApiError{.status = 403,
@@ -208,8 +235,7 @@ ApiResult<std::string> admit(const Service& service, const RequestHead& head) {
   const bool socket = entry->route == Route::kResponses && WebSocket::is_upgrade(head);
   if (!socket && !method_fits(entry->method, head.method)) {
     return ApiError{.status = 405,
-                    .message = std::string("this path takes ") +
-                               (entry->method == Method::kGet ? "GET" : "POST") + " only",
+                    .message = "this path takes only " + std::string(methods_of(entry->method)),
                     .code = "method_not_allowed"};
   }
   return tenant;
@@ -245,6 +271,18 @@ Task<Answer> answer(Service& service, Request request) {
       co_return co_await debug_trace(service, request.head.target);
     case Route::kResetCache:
       co_return co_await reset_cache(service.model->backend);
+    case Route::kPins:
+      if (request.head.method == "POST") {
+        co_return co_await prepare_on_pool(service, prepare_pin, std::move(request));
+      }
+      co_return co_await show_pins(service.model, std::move(request.tenant), {});
+    case Route::kPin: {
+      std::string id = percent_decode(request.head.path().substr(sizeof "/v1/cache/pins"));
+      if (request.head.method == "DELETE") {
+        co_return co_await delete_pin(service.model, std::move(request.tenant), std::move(id));
+      }
+      co_return co_await show_pins(service.model, std::move(request.tenant), std::move(id));
+    }
     case Route::kHealth:
     case Route::kVersion:
     case Route::kMetrics:

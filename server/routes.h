@@ -26,6 +26,8 @@ using Answer = std::variant<Response, Job>;
 ApiResult<std::string> admit(const Service& service, const RequestHead& head);  // the tenant
 // Suspends for work on the worker pool. `service` must outlive it.
 Task<Answer> answer(Service& service, Request request);
+// Of the path, as an Allow field has them; "" if there is nothing at it.
+std::string_view allowed_methods(std::string_view path);
 // The route's name for metrics, "other" if there is none: clients cannot make new labels.
 std::string_view route_name(std::string_view path);
 

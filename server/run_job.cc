@@ -1,5 +1,9 @@
 #include "server/run_job.h"
 
+#include <boost/json/object.hpp>
+
+#include "server/api/json_text.h"
+#include "server/api/usage.h"
 #include "server/job_watch.h"
 #include "server/output_queue.h"
 
@@ -57,13 +61,16 @@ ApiError shutting_down() {
 
 // Takes all outputs that have arrived; events for the wire are appended to `wire`. Returns how
 // many there were.
-ApiResult<size_t> take_outputs(Submitted& submitted, Reply& reply, JobWatch& watch,
-                               std::string& wire) {
+ApiResult<size_t> take_outputs(Submitted& submitted, Job& job, JobWatch& watch, std::string& wire) {
   const auto outputs = submitted.queue().take();
   for (const auto& [index, output] : outputs) {
+    if (output.waiting) {
+      if (job.stream) append_comment(wire, "spillway " + to_json(waiting_object(*output.waiting)));
+      continue;
+    }
     watch.see(output);
     if (output.done) submitted.mark_done(index);
-    if (auto taken = reply.take(index, output, wire); !taken) return taken.error();
+    if (auto taken = job.reply->take(index, output, wire); !taken) return taken.error();
     if (output.done) watch.end(output);
   }
   return {boost::system::in_place_value, outputs.size()};
@@ -76,7 +83,7 @@ Task<std::optional<ApiResult<>>> relay(Connection& connection, Responder& respon
   for (;;) {
     connection.watch();
     if (connection.peer_gone() || submitted.queue().overflowed()) co_return std::nullopt;
-    const auto taken = take_outputs(submitted, *job.reply, watch, wire);
+    const auto taken = take_outputs(submitted, job, watch, wire);
     if (!taken) co_return ApiResult<>(taken.error());
     if (submitted.all_done()) co_return ApiResult<>();
     if (connection.interrupted()) co_return ApiResult<>(shutting_down());

@@ -28,6 +28,7 @@ struct ServerOptions {
   std::chrono::milliseconds head_limit{20'000};   // from a request's first byte to its header's end
   std::chrono::milliseconds body_limit{60'000};   // for the body
   std::chrono::milliseconds write_limit{30'000};  // for a reader to take some bytes
+  std::chrono::milliseconds socket_limit{60 * 60 * 1000};  // of a WebSocket's life
   uint32_t connections_max = 16'384;
   uint32_t workers = 2;
   std::string network = "io_uring";  // for /version and logs

@@ -86,7 +86,7 @@ std::string wanted_headers(const RequestHead& head) {
 Response preflight(const RequestHead& head) {
   return {.status = 204,
           .content_type = "",
-          .fields = {{"access-control-allow-methods", "GET, POST, OPTIONS"},
+          .fields = {{"access-control-allow-methods", "GET, POST, DELETE, OPTIONS"},
                      {"access-control-allow-headers", wanted_headers(head)},
                      {"access-control-max-age", "600"}}};
 }
@@ -166,8 +166,7 @@ Response refusal(const ApiError& error, const RequestHead& head) {
     response.fields.emplace_back("www-authenticate", page ? "Basic realm=\"spillway\"" : "Bearer");
   }
   if (error.status == 405) {
-    response.fields.emplace_back("allow",
-                                 error.message.ends_with("GET only") ? "GET, HEAD" : "POST");
+    response.fields.emplace_back("allow", std::string(allowed_methods(head.path())));
   }
   return response;
 }

@@ -119,12 +119,18 @@ Task<bool> WebSocket::accept(const RequestHead& head, const HeaderFields& fields
 
 void WebSocket::read() {
   impl_->reading = true;
-  impl_->stream.async_read(impl_->inbound, [this](error_code error, size_t) {
+  impl_->stream.async_read_some(impl_->inbound, 0, [this](error_code error, size_t bytes) {
     impl_->reading = false;
     if (error) {
       on_end();
+    } else if (!impl_->stream.is_message_done()) {
+      const bool first = impl_->inbound.size() == bytes;
+      read();
+      if (!first) return;
+      began_ = true;
     } else {
       impl_->message_ready = true;
+      began_ = false;
     }
     wake_.notify();
   });

@@ -15,6 +15,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "runtime/task.h"
 #include "server/connection.h"
@@ -46,6 +47,8 @@ class WebSocket {
 
   // The next message, if one has arrived. Taking it starts the next read.
   std::optional<std::string> take_message();
+  // Once for each message: its first bytes are there, and more is to come.
+  bool take_began() { return std::exchange(began_, false); }
   void send(std::string text);
   size_t queued_bytes() const { return queued_bytes_; }
   // Sends what is queued, then a close frame. Messages that still arrive are dropped.
@@ -67,6 +70,7 @@ class WebSocket {
   std::unique_ptr<Impl> impl_;
   size_t queued_bytes_ = 0;
   bool ended_ = false;
+  bool began_ = false;
 };
 
 }  // namespace spillway::server

@@ -192,17 +192,19 @@ ApiResult<Job> prepare_chat(std::shared_ptr<const ServedModel> model, std::strin
   if (!fields.ok()) return fields.error();
   auto prompt = read_chat_prompt(*object, *model);
   if (!prompt) return prompt.error();
-  auto tokens = encode_chat(*model, std::move(*prompt));
-  if (!tokens) return tokens.error();
-  auto request = make_request(generation, *model, *tokens, std::nullopt, "messages");
+  auto encoded = encode_chat(*model, std::move(*prompt), generation.cache);
+  if (!encoded) return encoded.error();
+  auto request = make_request(generation, *model, encoded->tokens, std::nullopt, "messages");
   if (!request) return request.error();
   Job job{.id = random_id("chatcmpl-"), .stream = generation.stream, .model = model};
   request->client_id = job.id;
   request->tenant = tenant;
   request->logprobs = logprobs;
+  request->report_waiting = generation.stream;
+  add_breakpoints(*request, encoded->breakpoints);
   job.requests.push_back(std::move(*request));
   job.reply = std::make_unique<ChatReply>(job.id, std::move(generation), logprobs.has_value(),
-                                          std::move(model), std::move(*tokens));
+                                          std::move(model), std::move(encoded->tokens));
   return job;
 }
 

@@ -1,6 +1,8 @@
 #include "server/api/chat_prompt.h"
 
+#include <algorithm>
 #include <boost/json.hpp>
+#include <span>
 
 #include "server/api/fields.h"
 #include "server/api/messages.h"
@@ -40,7 +42,7 @@ void read_tools(Fields& fields, ChatPrompt& prompt) {
   if (use && !tools->empty()) prompt.tools = *tools;
 }
 
-json::object template_context(const ServedModel& model, ChatPrompt& prompt,
+json::object template_context(const ServedModel& model, ChatPrompt prompt,
                               std::string_view marker) {
   json::object context;
   json::value messages = std::move(prompt.messages);
@@ -80,6 +82,73 @@ ApiResult<> cut_after(std::string& rendered, const std::string& content) {
   return {};
 }
 
+std::vector<model::TokenId> encode_rendered(const ServedModel& model, std::string_view rendered,
+                                            std::string_view marker) {
+  const model::Tokenizer& tokenizer = *model.tokenizer;
+  auto tokens = model.control_text.encode(tokenizer, rendered, marker);
+  const model::TokenId bos = tokenizer.bos();
+  if (tokenizer.adds_bos() && bos >= 0 && (tokens.empty() || tokens[0] != bos)) {
+    tokens.insert(tokens.begin(), bos);
+  }
+  return tokens;
+}
+
+// A text that stands for breakpoint `index` while the prompt is rendered.
+std::string sign_of(const std::string& sign, size_t index) {
+  return sign + std::to_string(index) + sign;
+}
+
+// The rendered prompt up to a breakpoint's sign, without the signs before it. Nothing: the template
+// left it out.
+std::optional<std::string> text_before(std::string_view rendered, const std::string& sign,
+                                       size_t index) {
+  const size_t end = rendered.find(sign_of(sign, index));
+  if (end == rendered.npos) return std::nullopt;
+  std::string text(rendered.substr(0, end));
+  for (size_t at = text.find(sign); at != text.npos; at = text.find(sign, at)) {
+    const size_t close = text.find(sign, at + sign.size());
+    if (close == text.npos) break;
+    text.erase(at, close + sign.size() - at);
+  }
+  return text;
+}
+
+// Templates trim and tokenizers merge across the marked place: what counts is how far the tokens of
+// the text before it agree with the prompt's.
+std::vector<scheduler::Breakpoint> place_breakpoints(const ServedModel& model, ChatPrompt prompt,
+                                                     std::span<const model::TokenId> tokens,
+                                                     const CacheOptions& options,
+                                                     std::string_view marker) {
+  std::vector<MarkedPlace> places = std::move(prompt.breakpoints);
+  if (places.size() > options.breakpoints_max()) {
+    places.erase(places.begin(), places.end() - static_cast<ptrdiff_t>(options.breakpoints_max()));
+  }
+  const json::value all = {prompt.messages, prompt.tools, prompt.template_kwargs,
+                           json::string(marker)};
+  const std::string sign = ControlText::free_marker(all);
+  for (size_t i = places.size(); i > 0; --i) {  // from the last, so that offsets stay
+    json::string& content =
+        prompt.messages[places[i - 1].message].get_object().at("content").get_string();
+    content.insert(places[i - 1].offset, sign_of(sign, i - 1));
+  }
+  std::vector<scheduler::Breakpoint> breakpoints;
+  const auto rendered = model.render_chat(template_context(model, std::move(prompt), marker));
+  if (!rendered) return breakpoints;
+  for (size_t i = 0; i < places.size(); ++i) {
+    const auto text = text_before(*rendered, sign, i);
+    if (!text) continue;
+    const auto before = encode_rendered(model, *text, marker);
+    const size_t most = std::min(before.size(), tokens.size());
+    const auto differs =
+        std::mismatch(before.begin(), before.begin() + ptrdiff_t(most), tokens.begin());
+    const auto same = static_cast<uint32_t>(differs.first - before.begin());
+    if (same > 0) breakpoints.push_back({same, places[i].ttl.value_or(options.ttl)});
+  }
+  std::sort(breakpoints.begin(), breakpoints.end(),
+            [](const auto& a, const auto& b) { return a.tokens < b.tokens; });
+  return breakpoints;
+}
+
 }  // namespace
 
 ApiResult<ChatPrompt> read_chat_prompt(const json::object& body, const ServedModel& model) {
@@ -110,10 +179,12 @@ ApiResult<ChatPrompt> read_chat_prompt(const json::object& body, const ServedMod
   auto normal = normalize_messages(*messages, model.template_takes_null);
   if (!normal) return normal.error();
   prompt.messages = std::move(*normal);
+  prompt.breakpoints = take_breakpoints(prompt.messages);
   return prompt;
 }
 
-ApiResult<std::vector<model::TokenId>> encode_chat(const ServedModel& model, ChatPrompt prompt) {
+ApiResult<EncodedChat> encode_chat(const ServedModel& model, ChatPrompt prompt,
+                                   const CacheOptions& options) {
   const json::value all = {prompt.messages, prompt.tools, prompt.template_kwargs};
   const std::string marker = ControlText::free_marker(all);
   const bool resume = prompt.continue_final_message;
@@ -126,14 +197,26 @@ ApiResult<std::vector<model::TokenId>> encode_chat(const ServedModel& model, Cha
   if (resume) {
     if (auto cut = cut_after(*rendered, content); !cut) return cut.error();
   }
-  const model::Tokenizer& tokenizer = *model.tokenizer;
-  auto tokens = model.control_text.encode(tokenizer, *rendered, marker);
-  const model::TokenId bos = tokenizer.bos();
-  if (tokenizer.adds_bos() && bos >= 0 && (tokens.empty() || tokens[0] != bos)) {
-    tokens.insert(tokens.begin(), bos);
+  EncodedChat encoded{.tokens = encode_rendered(model, *rendered, marker), .breakpoints = {}};
+  if (encoded.tokens.empty()) return bad_field("messages", "'messages' give an empty prompt");
+  if (!prompt.breakpoints.empty()) {
+    encoded.breakpoints =
+        place_breakpoints(model, std::move(prompt), encoded.tokens, options, marker);
   }
-  if (tokens.empty()) return bad_field("messages", "'messages' give an empty prompt");
-  return tokens;
+  return encoded;
+}
+
+ApiResult<std::vector<model::TokenId>> encode_chat(const ServedModel& model, ChatPrompt prompt) {
+  prompt.breakpoints.clear();
+  auto encoded = encode_chat(model, std::move(prompt), {});
+  if (!encoded) return encoded.error();
+  return std::move(encoded->tokens);
+}
+
+void add_breakpoints(scheduler::Request& request,
+                     const std::vector<scheduler::Breakpoint>& breakpoints) {
+  // What is there already is the prompt's end.
+  request.breakpoints.insert(request.breakpoints.begin(), breakpoints.begin(), breakpoints.end());
 }
 
 }  // namespace spillway::server

@@ -97,6 +97,14 @@ CompletionOptions read_options(Fields& fields, const Generation& generation) {
 
 }  // namespace
 
+ApiResult<std::vector<model::TokenId>> read_one_prompt(const json::value& prompt,
+                                                       const ServedModel& model, bool add_special) {
+  auto prompts = read_prompts(&prompt, model, add_special);
+  if (!prompts) return prompts.error();
+  if (prompts->size() != 1) return bad_field("prompt", "'prompt' must be one prompt");
+  return std::move(prompts->front().tokens);
+}
+
 ApiResult<Job> prepare_completion(std::shared_ptr<const ServedModel> model, std::string_view body,
                                   const std::string& tenant) {
   auto object = read_json_object(body);
@@ -120,6 +128,7 @@ ApiResult<Job> prepare_completion(std::shared_ptr<const ServedModel> model, std:
     request->client_id = job.id;
     request->tenant = tenant;
     request->logprobs = options.logprobs;
+    request->report_waiting = generation.stream;
     if (options.echo) request->prompt_logprobs = options.logprobs;
     job.requests.push_back(std::move(*request));
   }

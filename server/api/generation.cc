@@ -171,6 +171,7 @@ Generation read_generation(Fields& fields, const ServedModel& model) {
     if (salt->empty()) fields.fail("cache_salt", "must have 1 to 1024 bytes");
     out.cache_salt = std::move(*salt);
   }
+  out.cache = read_cache_options(fields);
   fields.flag("return_token_ids", out.return_token_ids);
   out.deadline_seconds = fields.number("timeout", {0, 1e6, true});
   return out;
@@ -209,6 +210,12 @@ ApiResult<scheduler::Request> make_request(const Generation& generation, const S
   request.show_control = generation.show_control;
   request.priority = generation.priority;
   request.cache_salt = generation.cache_salt;
+  request.explicit_breakpoints = generation.cache.explicit_only;
+  // Whoever names a lifetime means the prompt's end too.
+  if (generation.cache.ttl_given && !generation.cache.explicit_only) {
+    request.breakpoints.push_back(
+        {static_cast<uint32_t>(request.prompt.size()), generation.cache.ttl});
+  }
   if (generation.deadline_seconds) {
     request.deadline = std::chrono::steady_clock::now() +
                        std::chrono::milliseconds(int64_t(*generation.deadline_seconds * 1000));

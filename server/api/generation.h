@@ -10,6 +10,7 @@
 
 #include "scheduler/request.h"
 #include "server/api/api_error.h"
+#include "server/api/breakpoints.h"
 #include "server/api/fields.h"
 #include "server/api/served_model.h"
 
@@ -23,6 +24,7 @@ struct Generation {
   uint32_t choices = 1;
   int32_t priority = 0;
   std::string cache_salt;
+  CacheOptions cache;
   std::optional<double> deadline_seconds;
   bool show_control = false;
   bool stream = false;

@@ -32,6 +32,10 @@ void append_event(std::string& wire, std::string_view text) {
   wire.append("data: ").append(text).append("\n\n");
 }
 
+void append_comment(std::string& wire, std::string_view text) {
+  wire.append(": ").append(text).append("\n\n");
+}
+
 void append_error_event(std::string& wire, const ApiError& error) {
   append_event(wire, error_body(error));
 }

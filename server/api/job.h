@@ -37,6 +37,8 @@ struct Job {
 
 // Why an answer ended early, as a client sees it; success for kStop and kLength.
 ApiResult<> check_finish(const scheduler::Output& output);
+// A line that clients of event streams skip: ": TEXT".
+void append_comment(std::string& wire, std::string_view text);
 // data: TEXT\n\n
 void append_event(std::string& wire, std::string_view text);
 // The last event of a stream that fails half way (case A3).

@@ -4,6 +4,7 @@
 #include <array>
 #include <boost/json.hpp>
 
+#include "server/api/breakpoints.h"
 #include "server/api/fields.h"
 #include "server/api/json_reader.h"
 
@@ -14,7 +15,9 @@ constexpr size_t kMessagesMax = 65536;
 constexpr std::array<std::string_view, 6> kRoles = {"system",    "developer", "user",
                                                     "assistant", "tool",      "function"};
 
-ApiResult<std::string> join_parts(const json::array& parts, const std::string& param) {
+// One text, with newlines between the parts; ends of static parts are noted in `marks`.
+ApiResult<std::string> join_parts(const json::array& parts, const std::string& param,
+                                  json::array& marks) {
   std::string out;
   for (size_t i = 0; i < parts.size(); ++i) {
     const std::string here = param + "[" + std::to_string(i) + "]";
@@ -33,6 +36,7 @@ ApiResult<std::string> join_parts(const json::array& parts, const std::string& p
     if (!text) return bad_field(here + "." + key, "'" + here + "." + key + "' is missing");
     if (i > 0) out += '\n';
     out += *text;
+    if (auto noted = note_breakpoint(*part, here, out.size(), marks); !noted) return noted.error();
   }
   return out;
 }
@@ -87,9 +91,11 @@ ApiResult<> normalize_content(json::object& message, const std::string& path, bo
   json::value* content = message.if_contains("content");
   if (content != nullptr && content->is_string()) return {};
   if (content != nullptr && content->is_array()) {
-    auto text = join_parts(content->get_array(), param);
+    json::array marks;
+    auto text = join_parts(content->get_array(), param, marks);
     if (!text) return text.error();
     *content = *text;
+    attach_breakpoints(message, std::move(marks));
     return {};
   }
   if (content != nullptr && !content->is_null()) {

@@ -9,6 +9,7 @@
 
 namespace spillway::server {
 
+// As in vLLM: a card for each name of --served-model-name; the file's own name is one.
 std::string model_list(const ServedModel& model);
 ApiResult<std::string> model_card(const ServedModel& model, std::string_view name);
 

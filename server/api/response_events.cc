@@ -110,10 +110,19 @@ void ResponseEvents::close_item(Events& events) {
 
 void ResponseEvents::take(const scheduler::Output& output, Events& events) {
   if (ended()) return;
+  if (output.waiting) {
+    if (!report_progress_) return;
+    json::object waiting = event("spillway:waiting");
+    for (auto& member : waiting_object(*output.waiting)) {
+      waiting[member.key()] = std::move(member.value());
+    }
+    events.push_back(std::move(waiting));
+    return;
+  }
   json::array logprobs;
   if (logprobs_wanted_) logprobs = chat_logprobs(*model_->tokenizer, output.tokens);
-  if (report_prefill_ && !output.tokens.empty()) {
-    report_prefill_ = false;
+  if (report_progress_ && !output.tokens.empty()) {
+    report_progress_ = false;
     json::object progress = event("spillway:prefill_progress");
     progress["prompt_tokens"] = output.usage.prompt_tokens;
     progress["cached_tokens"] = output.usage.cached_tokens;

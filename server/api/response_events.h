@@ -34,8 +34,9 @@ class ResponseEvents {
   void open(Events& events);
   // What one output of the engine gives; the last one completes the response.
   void take(const scheduler::Output& output, Events& events);
-  // Sends spillway:prefill_progress once, with the counts of the prompt, before the first text.
-  void report_prefill() { report_prefill_ = true; }
+  // Sends spillway:waiting now and then while nothing has come, and spillway:prefill_progress once,
+  // with the counts of the prompt, before the first text.
+  void report_progress() { report_progress_ = true; }
   // The output that ends this response next does so because new input steers it: incomplete.
   void mark_steered() { steered_ = true; }
   // For an event about this response that is made elsewhere.
@@ -68,7 +69,7 @@ class ResponseEvents {
   std::string status_ = "in_progress";
   std::string incomplete_reason_;
   boost::json::value error_;
-  bool report_prefill_ = false;
+  bool report_progress_ = false;
   bool steered_ = false;
   bool item_open_ = false;
   bool item_exists_ = false;

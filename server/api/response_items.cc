@@ -4,6 +4,8 @@
 #include <string>
 #include <string_view>
 
+#include "server/api/breakpoints.h"
+
 namespace spillway::server {
 namespace {
 
@@ -15,8 +17,9 @@ std::string_view text_of(const json::object& object, std::string_view name) {
   return text == nullptr ? std::string_view() : std::string_view(text->data(), text->size());
 }
 
-// Content as a string, or text parts joined by newlines.
-ApiResult<json::string> read_content(const json::value& content, const std::string& here) {
+// Content as a string, or text parts joined by newlines; ends of static parts go into `marks`.
+ApiResult<json::string> read_content(const json::value& content, const std::string& here,
+                                     json::array& marks) {
   if (const json::string* text = content.if_string()) return *text;
   const json::array* parts = content.if_array();
   if (parts == nullptr) {
@@ -38,6 +41,7 @@ ApiResult<json::string> read_content(const json::value& content, const std::stri
     }
     if (i > 0) joined += "\n";
     joined += text->get_string();
+    if (auto noted = note_breakpoint(*part, at, joined.size(), marks); !noted) return noted.error();
   }
   return joined;
 }
@@ -52,9 +56,12 @@ ApiResult<json::object> read_message(const json::object& item, const std::string
   if (content == nullptr) {
     return bad_field(here + ".content", "'" + here + ".content' is missing");
   }
-  auto text = read_content(*content, here + ".content");
+  json::array marks;
+  auto text = read_content(*content, here + ".content", marks);
   if (!text) return text.error();
-  return json::object{{"role", role}, {"content", std::move(*text)}};
+  json::object message{{"role", role}, {"content", std::move(*text)}};
+  attach_breakpoints(message, std::move(marks));
+  return message;
 }
 
 ApiResult<json::object> read_call(const json::object& item, const std::string& here) {
@@ -77,9 +84,12 @@ ApiResult<json::object> read_call_output(const json::object& item, const std::st
   }
   const json::value* output = item.if_contains("output");
   if (output == nullptr) return bad_field(here + ".output", "'" + here + ".output' is missing");
-  auto text = read_content(*output, here + ".output");
+  json::array marks;
+  auto text = read_content(*output, here + ".output", marks);
   if (!text) return text.error();
-  return json::object{{"role", "tool"}, {"tool_call_id", *id}, {"content", std::move(*text)}};
+  json::object message{{"role", "tool"}, {"tool_call_id", *id}, {"content", std::move(*text)}};
+  attach_breakpoints(message, std::move(marks));
+  return message;
 }
 
 // Consecutive calls of one turn become one assistant message with all of them.

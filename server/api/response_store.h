@@ -16,6 +16,7 @@ namespace spillway::server {
 struct StoredResponse {
   std::string id;
   std::string tenant;           // only its own key finds it
+  std::string chain;            // of the conversation; "" if it has a connection
   boost::json::array messages;  // input and answer, without instructions
   size_t bytes = 0;             // roughly
 };

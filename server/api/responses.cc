@@ -93,6 +93,8 @@ json::object response_echo(const json::object& body, const Generation& generatio
           {"store", store},
           {"safety_identifier", or_null(body, "safety_identifier")},
           {"prompt_cache_key", or_null(body, "prompt_cache_key")},
+          {"prompt_cache_options", cache_options_echo(generation.cache)},
+          {"prompt_cache_retention", or_null(body, "prompt_cache_retention")},
           {"user", or_null(body, "user")}};
 }
 
@@ -114,7 +116,7 @@ std::shared_ptr<const StoredResponse> find_previous(const std::string& id,
 
 // The conversation up to now, then this request's input.
 ApiResult<json::array> read_conversation(const json::object& body, Fields& fields,
-                                         const ResponseContext& context) {
+                                         const ResponseContext& context, std::string& chain) {
   json::array messages;
   const auto previous = fields.text("previous_response_id", 256);
   if (!fields.ok()) return fields.error();
@@ -122,6 +124,7 @@ ApiResult<json::array> read_conversation(const json::object& body, Fields& field
     const auto found = find_previous(*previous, context);
     if (found == nullptr) return previous_not_found(*previous);
     messages = found->messages;
+    chain = found->chain;
   }
   const json::value* input = body.if_contains("input");
   if (input != nullptr && !input->is_null()) {
@@ -144,6 +147,7 @@ json::array with_instructions(json::array messages, const std::string& instructi
       joined += "\n\n";
       joined += old;
       first["content"] = std::move(joined);
+      shift_breakpoints(first, instructions.size() + 2);
       return messages;
     }
   }
@@ -152,9 +156,9 @@ json::array with_instructions(json::array messages, const std::string& instructi
 }
 
 // The prompt of a request, rendered by the chat template and tokenized.
-ApiResult<std::vector<model::TokenId>> encode_prompt(const ServedModel& model,
-                                                     const json::object& body, Fields& fields,
-                                                     json::array messages) {
+ApiResult<EncodedChat> encode_prompt(const ServedModel& model, const json::object& body,
+                                     Fields& fields, json::array messages,
+                                     const CacheOptions& cache) {
   const auto instructions = fields.text("instructions", size_t{4} << 20);
   json::object chat;
   if (const json::array* tools = fields.array("tools")) {
@@ -172,7 +176,7 @@ ApiResult<std::vector<model::TokenId>> encode_prompt(const ServedModel& model,
   }
   auto prompt = read_chat_prompt(chat, model);
   if (!prompt) return prompt.error();
-  return encode_chat(model, std::move(*prompt));
+  return encode_chat(model, std::move(*prompt), cache);
 }
 
 class ResponseReply final : public Reply {
@@ -238,35 +242,42 @@ ApiResult<ResponseCall> prepare_response(std::shared_ptr<const ServedModel> mode
     generation.max_tokens = static_cast<uint32_t>(*count);
   }
   const auto logprobs = read_logprobs(fields);
-  const bool generate = fields.boolean("generate").value_or(true);
+  const bool generate = fields.boolean("generate").value_or(true) && !generation.cache.prewarm;
   ResponseCall call{.id = random_id("resp_"), .stream = generation.stream};
   call.store = fields.boolean("store").value_or(true);
   if (!fields.ok()) return fields.error();
   if (!chat_fields.ok()) return chat_fields.error();
-  auto messages = read_conversation(body, fields, context);
+  std::string chain;
+  auto messages = read_conversation(body, fields, context, chain);
   if (!messages) return messages.error();
   call.messages = std::move(*messages);
   call.messages_bytes = json::serialize(call.messages).size();
-  auto tokens = encode_prompt(*model, body, fields, call.messages);
-  if (!tokens) {
-    ApiError error = tokens.error();
+  auto encoded = encode_prompt(*model, body, fields, call.messages, generation.cache);
+  if (!encoded) {
+    ApiError error = encoded.error();
     if (error.param == "messages") error.param = "input";
     return error;
   }
-  auto request = make_request(generation, *model, std::move(*tokens), std::nullopt, "input");
+  auto request =
+      make_request(generation, *model, std::move(encoded->tokens), std::nullopt, "input");
   if (!request) return request.error();
   call.request = std::move(*request);
   call.request.client_id = call.id;
   call.request.tenant = context.tenant;
   call.request.session = context.session;
+  // Without a connection whose end would tell when a conversation is over, it is held for a while.
+  if (context.session.empty() && call.store) call.request.chain = chain.empty() ? call.id : chain;
   call.request.logprobs = logprobs;
+  add_breakpoints(call.request, encoded->breakpoints);
   if (!generate) {
     call.request.stop.max_tokens = 0;
     call.request.stop.min_tokens = 0;
   }
   call.events = std::make_unique<ResponseEvents>(
       call.id, response_echo(body, generation, call.store), logprobs.has_value(), std::move(model));
-  if (fields.boolean("return_progress").value_or(false)) call.events->report_prefill();
+  const bool progress = fields.boolean("return_progress").value_or(false);
+  if (progress) call.events->report_progress();
+  call.request.report_waiting = progress || generation.stream;
   return call;
 }
 
@@ -276,6 +287,7 @@ void keep_response(const ResponseCall& call, const ResponseContext& context) {
   auto kept = std::make_shared<StoredResponse>();
   kept->id = call.id;
   kept->tenant = context.tenant;
+  kept->chain = call.request.chain;
   kept->messages = call.messages;
   const std::string& text = call.events->text();
   // A warm-up has no answer: what follows goes on right after its input.

@@ -24,7 +24,10 @@ bool renders_missing_content(const ServedModel& model) {
 }  // namespace
 
 bool ServedModel::answers_to(std::string_view name) const {
-  return std::find(names.begin(), names.end(), name) != names.end();
+  const auto is_one_of = [&](const auto& list) {
+    return std::find(list.begin(), list.end(), name) != list.end();
+  };
+  return is_one_of(names) || is_one_of(aliases);
 }
 
 void prepare_served_model(ServedModel& model) {

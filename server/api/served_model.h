@@ -26,6 +26,11 @@ class Backend {
                                               std::shared_ptr<scheduler::OutputSink> sink) = 0;
   virtual void cancel(scheduler::RequestId request) = 0;
   virtual void end_session(const std::string& session) = 0;
+  virtual void prefetch(const std::string& session) = 0;
+  // Both call back on the engine's thread.
+  virtual void pins(const std::string& tenant, std::function<void(scheduler::PinList)> then) = 0;
+  virtual void unpin(const std::string& tenant, const std::string& id,
+                     std::function<void(bool found)> then) = 0;
   virtual void reset_prefix_cache(std::function<void(uint64_t pages)> then) = 0;
   // As the engine's: each start is ended by one take.
   virtual void start_trace() = 0;
@@ -34,9 +39,10 @@ class Backend {
 };
 
 struct ServedModel {
-  std::vector<std::string> names;  // accepted in "model"; the first is reported
-  std::string path;                // file name only, for /v1/models' root
-  int64_t created = 0;             // Unix seconds
+  std::vector<std::string> names;    // accepted in "model" and listed; the first is reported
+  std::vector<std::string> aliases;  // accepted, not listed
+  std::string path;                  // file name only, for /v1/models' root
+  int64_t created = 0;               // Unix seconds
   uint32_t context_tokens_max = 0;
   uint32_t page_tokens = 16;
   bool prefix_caching = true;

@@ -7,6 +7,27 @@ namespace spillway::server {
 
 namespace json = boost::json;
 
+json::object waiting_object(const scheduler::Waiting& waiting) {
+  const char* state = waiting.state == scheduler::WaitState::kQueued    ? "queued"
+                      : waiting.state == scheduler::WaitState::kLoading ? "loading"
+                                                                        : "computing";
+  json::object out{{"state", state},
+                   {"wait_ms", waiting.seconds * 1e3},
+                   {"prompt_tokens", waiting.prompt_tokens},
+                   {"matched", waiting.matched_tokens}};
+  if (waiting.state == scheduler::WaitState::kQueued) {
+    out["before"] = waiting.before;
+    return out;
+  }
+  out["tokens"] = json::object{{"device", waiting.device_tokens},
+                               {"host", waiting.host_tokens},
+                               {"nvme", waiting.nvme_tokens},
+                               {"computed", waiting.computed_tokens}};
+  out["loading"] =
+      json::object{{"host", waiting.host_tokens_left}, {"nvme", waiting.nvme_tokens_left}};
+  return out;
+}
+
 void UsageSum::add(const scheduler::Usage& usage) {
   prompt_ += usage.prompt_tokens;
   cached_ += usage.cached_tokens;
@@ -14,6 +35,7 @@ void UsageSum::add(const scheduler::Usage& usage) {
   completion_ += usage.completion_tokens;
   matched_ += std::max(usage.matched_tokens, usage.cached_tokens);
   host_ += usage.host_tokens;
+  static_ += usage.static_tokens;
   nvme_ += usage.nvme_tokens;
   queue_ms_ += usage.queue_seconds * 1e3;
   load_ms_ += usage.load_seconds * 1e3;
@@ -26,14 +48,17 @@ void UsageSum::add(const scheduler::Usage& usage) {
 
 // What the prompt's tokens cost: where each came from, and what was waited for.
 json::object UsageSum::receipt() const {
-  return {{"matched", matched_},
-          {"tokens",
-           {{"device", cached_ - host_ - nvme_},
-            {"host", host_},
-            {"nvme", nvme_},
-            {"computed", prompt_ - cached_}}},
-          {"wait_ms", {{"queue", queue_ms_}, {"load", load_ms_}}},
-          {"first_divergence", divergence_ ? json::value(*divergence_) : json::value(nullptr)}};
+  json::object receipt{
+      {"matched", matched_},
+      {"tokens",
+       {{"device", cached_ - host_ - nvme_},
+        {"host", host_},
+        {"nvme", nvme_},
+        {"computed", prompt_ - cached_}}},
+      {"wait_ms", {{"queue", queue_ms_}, {"load", load_ms_}}},
+      {"first_divergence", divergence_ ? json::value(*divergence_) : json::value(nullptr)}};
+  if (static_ > 0) receipt["static"] = static_;
+  return receipt;
 }
 
 json::object UsageSum::chat() const {

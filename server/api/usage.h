@@ -8,6 +8,9 @@
 
 namespace spillway::server {
 
+// How a request goes that waits for its first token.
+boost::json::object waiting_object(const scheduler::Waiting& waiting);
+
 class UsageSum {
  public:
   // `page_tokens` 0: nothing is written to the cache.
@@ -23,7 +26,7 @@ class UsageSum {
   uint32_t page_tokens_;
   boost::json::object receipt() const;
 
-  uint64_t matched_ = 0, host_ = 0, nvme_ = 0;
+  uint64_t matched_ = 0, host_ = 0, nvme_ = 0, static_ = 0;
   double queue_ms_ = 0, load_ms_ = 0;
   std::optional<uint32_t> divergence_;
   uint64_t prompt_ = 0, cached_ = 0, computed_ = 0, written_ = 0, completion_ = 0;

@@ -40,6 +40,14 @@ class EngineBackend final : public Backend {
   }
   void cancel(scheduler::RequestId request) override { engine->cancel(request); }
   void end_session(const std::string& session) override { engine->end_session(session); }
+  void prefetch(const std::string& session) override { engine->prefetch(session); }
+  void pins(const std::string& tenant, std::function<void(scheduler::PinList)> then) override {
+    engine->pins(tenant, std::move(then));
+  }
+  void unpin(const std::string& tenant, const std::string& id,
+             std::function<void(bool)> then) override {
+    engine->unpin(tenant, id, std::move(then));
+  }
   void reset_prefix_cache(std::function<void(uint64_t pages)> then) override {
     engine->reset_prefix_cache(std::move(then));
   }
@@ -123,7 +131,10 @@ void fill_served(ServedModel& served, const ModelOptions& options, const std::st
                  const EngineBackend& backend) {
   const std::filesystem::path name(path);
   served.names = options.served_names;
-  if (served.names.empty()) served.names = {name.stem().string(), name.filename().string()};
+  if (served.names.empty()) {
+    served.names = {name.stem().string()};
+    served.aliases = {name.filename().string()};
+  }
   served.path = name.filename().string();
   served.created = std::time(nullptr);
   served.context_tokens_max = backend.engine->context_tokens_max();
@@ -154,6 +165,8 @@ scheduler::EngineOptions engine_options_of(const ModelOptions& options, uint32_t
   engine.take_turns = options.prefer == "throughput";
   engine.io_uring = options.io_backend != "threads";
   engine.trace = options.trace;
+  engine.pin_share_max = options.pin_share_max;
+  engine.pin_tenants = options.pin_tenants;
   engine.preempt_every_steps = options.preempt_every_steps;
   return engine;
 }

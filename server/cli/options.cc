@@ -64,6 +64,17 @@ void add_model_flags(CLI::App& app, ModelOptions& model) {
       ->type_name("lru|s3fifo|value")
       ->capture_default_str()
       ->group(group);
+  app.add_option_function<std::string>(
+         "--kv-pin-limit",
+         [&model](const std::string& text) {
+           const auto share = parse_share(text);
+           if (!share) throw CLI::ValidationError(share.error().message);
+           model.pin_share_max = *share;
+         },
+         "Most of the KV memory that pinned prefixes may cover (default: 25%)")
+      ->take_last()
+      ->type_name("PERCENT")
+      ->group(group);
   app.add_option("--threads,-t", model.threads, "Compute threads (default: one per core)")
       ->check(CLI::Range(1u, 1024u))
       ->group(group);
@@ -379,6 +390,8 @@ std::optional<CommandLine> parse_command_line(int argc, char** argv, int& exit_c
     out.serve.server.api_keys.emplace_back(key);
     if (out.chat.api_key.empty()) out.chat.api_key = key;
   }
+  out.serve.model.pin_tenants =
+      static_cast<uint32_t>(std::max<size_t>(out.serve.server.api_keys.size(), 1));
   const std::string name = app.get_subcommands().front()->get_name();
   out.command = name == "serve"      ? Command::kServe
                 : name == "chat"     ? Command::kChat

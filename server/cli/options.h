@@ -33,7 +33,9 @@ struct ModelOptions {
   uint32_t threads = 0;  // 0: one per core
   bool prefix_caching = true;
   std::string eviction_policy = "value";
-  bool trace = false;  // a timeline, from the start
+  bool trace = false;           // a timeline, from the start
+  double pin_share_max = 0.25;  // of the device's pages
+  uint32_t pin_tenants = 1;     // each has an equal part of it
   uint32_t preempt_every_steps = 0;
   std::optional<uint64_t> seed;
 };

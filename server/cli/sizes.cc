@@ -28,6 +28,19 @@ Result<uint64_t> parse_bytes(std::string_view text) {
   return static_cast<uint64_t>(bytes);
 }
 
+Result<double> parse_share(std::string_view text) {
+  double number = 0;
+  const char* last = text.data() + text.size();
+  const auto [end, ec] = std::from_chars(text.data(), last, number);
+  const bool percent = end != last && *end == '%';
+  if (percent) number /= 100;
+  if (ec != std::errc() || end + percent != last || !(number >= 0 && number <= 1)) {
+    return invalid_argument("'" + std::string(text) +
+                            "' is no share: write a percentage from 0% to 100%");
+  }
+  return number;
+}
+
 std::string bytes_text(uint64_t bytes) {
   constexpr const char* kUnits[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
   double value = static_cast<double>(bytes);

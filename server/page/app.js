@@ -262,8 +262,12 @@ function answer() {
                       seconds: (now - first) / 1000};
       show();
     },
+    onWaiting(event) {
+      message.cost = {waiting: event};
+      show();
+    },
     onPrefill(prompt, cached) {
-      message.cost = {...message.cost, prompt, cached};
+      message.cost = {prompt, cached};
       show();
     },
     onDone(response) {
@@ -432,7 +436,10 @@ function wire() {
     event.preventDefault();
     if (running.has(current.id)) stop(current); else send();
   });
-  $('prompt').addEventListener('input', fitPrompt);
+  $('prompt').addEventListener('input', () => {
+    fitPrompt();
+    connections.get(current.id)?.near();
+  });
   $('prompt').addEventListener('keydown', (event) => {
     if (event.key === 'Enter' && !event.shiftKey && !event.isComposing) {
       event.preventDefault();

@@ -1,13 +1,16 @@
 // One conversation's WebSocket to /v1/responses. Closing it cancels what runs, which is how Stop
 // works; the next answer opens it again.
 
+const kNearEveryMs = 3000;
+
 export class Connection {
   constructor() {
     this.socket = null;
     this.handlers = null;
+    this.nearAt = -Infinity;
   }
 
-  // Runs one answer. handlers: onPrefill(prompt, cached),
+  // Runs one answer. handlers: onWaiting(event), onPrefill(prompt, cached),
   // onText(delta), onDone(response), onError(message). One at a time.
   async answer(request, apiKey, handlers) {
     this.handlers = handlers;
@@ -19,6 +22,15 @@ export class Connection {
     }
     if (this.handlers !== handlers) return;  // stopped meanwhile
     this.socket.send(JSON.stringify({type: 'response.create', store: false, ...request}));
+  }
+
+  // The user types: what the server keeps of this conversation may come up meanwhile.
+  near() {
+    const now = performance.now();
+    if (this.socket?.readyState !== WebSocket.OPEN || this.handlers) return;
+    if (now - this.nearAt < kNearEveryMs) return;
+    this.nearAt = now;
+    this.socket.send(JSON.stringify({type: 'spillway:prefetch'}));
   }
 
   stop() {
@@ -61,6 +73,9 @@ export class Connection {
     const handlers = this.handlers;
     if (!handlers) return;
     switch (event.type) {
+      case 'spillway:waiting':
+        handlers.onWaiting(event);
+        break;
       case 'spillway:prefill_progress':
         handlers.onPrefill(event.prompt_tokens, event.cached_tokens);
         break;

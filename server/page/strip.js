@@ -58,10 +58,32 @@ function timesOf(cost) {
   return times;
 }
 
-// cost: {prompt, cached, output, ttftMs, seconds, receipt}; any may be missing while it streams.
+// While nothing has come yet: where the request stands.
+function waitingOf(event) {
+  if (event.state === 'queued') {
+    const {before} = event;
+    return before > 0 ? `waiting: ${formatCount(before)} before it` : 'waiting: next in the queue';
+  }
+  const {host, nvme} = event.loading;
+  if (event.state === 'loading') {
+    const parts = [];
+    if (nvme > 0) parts.push(`${formatCount(nvme)} tokens from NVMe`);
+    if (host > 0) parts.push(`${formatCount(host)} tokens from host`);
+    return `loading ${parts.join(' and ') || 'pages'}`;
+  }
+  const there = Object.values(event.tokens).reduce((sum, tokens) => sum + tokens, 0);
+  return `computing: ${formatCount(there)} of ${formatCount(event.prompt_tokens)} prompt tokens`;
+}
+
+// cost: {waiting} and then {prompt, cached, output, ttftMs, seconds, receipt}; any may be missing while it streams.
 // receipt: `usage.spillway`.
 export function renderStrip(strip, cost) {
   strip.replaceChildren();
+  if (cost.waiting && cost.prompt === undefined) {
+    const line = element('span', 'waiting', waitingOf(cost.waiting));
+    line.dataset.state = cost.waiting.state;
+    strip.append(line);
+  }
   if (cost.prompt !== undefined) {
     const sources = sourcesOf(cost);
     strip.append(element('span', 'prompt-size', barOf(sources),

@@ -21,6 +21,7 @@ class Tab:
         self.socket = connect(url, max_size=None)
         self.last_id = 0
         self.problems = []
+        self.password = None
         self.call("Page.enable")
         self.call("Runtime.enable")
         self.call("Log.enable")
@@ -38,8 +39,7 @@ class Tab:
                   deviceScaleFactor=2 if mobile else 1, mobile=mobile)
 
     def call(self, method, **parameters):
-        self.last_id += 1
-        self.socket.send(json.dumps({"id": self.last_id, "method": method, "params": parameters}))
+        self.wanted = self.send(method, parameters)
         while True:
             message = json.loads(self.socket.recv(timeout=60))
             if message.get("method") == "Runtime.exceptionThrown":
@@ -49,10 +49,30 @@ class Tab:
                 entry = message["params"]["entry"]
                 if entry["level"] == "error":
                     self.problems.append(entry["text"] + " " + entry.get("url", ""))
-            if message.get("id") == self.last_id:
+            if message.get("method", "").startswith("Fetch."):
+                self.go_on(message["method"], message["params"])
+            if message.get("id") == self.wanted:
                 if "error" in message:
                     raise RuntimeError(message["error"])
                 return message["result"]
+
+    def send(self, method, parameters):
+        self.last_id += 1
+        self.socket.send(json.dumps({"id": self.last_id, "method": method, "params": parameters}))
+        return self.last_id
+
+    def sign_in(self, password):
+        """From now on the browser's own dialog for a password is answered with this one."""
+        self.password = password
+        self.call("Fetch.enable", handleAuthRequests=True)
+
+    def go_on(self, event, parameters):
+        request = {"requestId": parameters["requestId"]}
+        if event == "Fetch.authRequired":
+            self.send("Fetch.continueWithAuth", {**request, "authChallengeResponse": {
+                "response": "ProvideCredentials", "username": "me", "password": self.password}})
+        else:
+            self.send("Fetch.continueRequest", request)
 
     def open(self, url):
         self.call("Page.navigate", url=url)

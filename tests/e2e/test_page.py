@@ -418,5 +418,64 @@ class Tiers(Driver):
         self.assertLessEqual(browser.run("document.getElementById('tiers').scrollWidth"), 390)
 
 
+
+class LockedPage(Driver):
+    """A server with an API key: the browser asks for it, and so does the page for what it sends."""
+
+    def test_the_page_works_with_its_key_and_says_so_without(self):
+        with Server("--api-key", "sesame", wait=False) as server, Browser() as browser:
+            server.wait_ready()
+            self.assertEqual(server.get("/")[0], 401)
+            browser.sign_in("sesame")
+            browser.open(server.url + "/")
+            settings = "localStorage.setItem('spillway.settings', JSON.stringify({}))"
+            for key, says in (("wrong", "asks for an API key"), ("sesame", "SmolLM2")):
+                browser.run(settings.replace(
+                    "{}", f"{{temperature: 0, max_output_tokens: 8, api_key: '{key}'}}"))
+                browser.open(server.url + "/")
+                browser.wait(f"document.getElementById('model').textContent.includes('{says}')")
+            self.ask(browser, "Hello")
+            self.wait_answered(browser)
+            self.assertEqual(browser.run("document.querySelectorAll('.message .note').length"), 0)
+            self.assertGreater(receipts_shown(browser)[0]["computed"], 0)
+
+
+class WaitingPage(Driver):
+    def test_the_page_says_what_an_answer_waits_for(self):
+        with Server("--max-num-seqs", "1") as server, Browser() as browser:
+            browser.open(server.url + "/")
+            browser.run("""localStorage.setItem('spillway.settings', JSON.stringify(
+                {temperature: 1, max_output_tokens: 4000, instructions: 'You never stop talking.'}))""")
+            browser.open(server.url + "/")
+            self.ask(browser, "Tell me everything about the sea, at great length.")
+            browser.wait("(document.querySelector('.message.streaming .text')?.textContent ?? '')"
+                         ".length > 20")
+            browser.run("document.getElementById('new-chat').click()")
+            self.ask(browser, "And what about rivers?")
+            browser.wait("document.querySelector('.strip .waiting')?.dataset.state === 'queued'", 10)
+            self.assertEqual(browser.run("document.querySelector('.strip .waiting').textContent"),
+                             "waiting: next in the queue")
+            browser.picture(self.pictures / "page-waiting.png")
+            said = browser.run("""(async () => {
+                const {renderStrip} = await import('/strip.js');
+                const strip = document.createElement('div');
+                return [{state: 'queued', before: 3},
+                        {state: 'loading', loading: {nvme: 1024, host: 0}},
+                        {state: 'computing', prompt_tokens: 2000, loading: {nvme: 0, host: 0},
+                         tokens: {device: 16, host: 0, nvme: 64, computed: 1000}}].map(waiting => {
+                    renderStrip(strip, {waiting});
+                    return strip.textContent;
+                });
+            })()""")
+            self.assertEqual(said, ["waiting: 3 before it", "loading 1,024 tokens from NVMe",
+                                    "computing: 1,080 of 2,000 prompt tokens"])
+            browser.press("Escape")
+            server.post("/reset_prefix_cache", {})
+            browser.run("document.querySelectorAll('.chat-item .name')[1].click()")
+            browser.press("Escape")
+            server.wait_idle(10)
+            self.assertEqual(browser.problems, [])
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -12,6 +12,7 @@
 #include "cache/tiers.h"
 #include "io/block_store.h"
 #include "runtime/prng.h"
+#include "runtime/scope.h"
 #include "scheduler/pools.h"
 #include "scheduler/step_loop.h"
 #include "tests/scheduler/operations_watch.h"
@@ -72,10 +73,16 @@ class Client final : public OutputSink {
 
   void on_output(Output output) override {
     ASSERT_FALSE(done_);
+    if (output.waiting) {
+      ASSERT_TRUE(request_.report_waiting);
+      waiting_.push_back(*output.waiting);
+      return;
+    }
     Answer& answer = answers_[output.choice];
     if (output.done) {
       done_ = true;
       usage_ = output.usage;
+      pin_ = output.pin;
       return;
     }
     ASSERT_FALSE(finished_[output.choice]);
@@ -123,6 +130,8 @@ class Client final : public OutputSink {
   Clock::Duration longest_gap() const { return longest_gap_; }  // between two tokens
   const Usage& usage() const { return usage_; }
   const Request& request() const { return request_; }
+  const std::optional<PinOutcome>& pin() const { return pin_; }
+  const std::vector<Waiting>& waiting() const { return waiting_; }
 
  private:
   Request request_;
@@ -134,6 +143,8 @@ class Client final : public OutputSink {
   bool done_ = false;
   uint64_t scores_ = 0;
   Usage usage_;
+  std::optional<PinOutcome> pin_;
+  std::vector<Waiting> waiting_;
 };
 
 struct WorldOptions {
@@ -153,11 +164,14 @@ struct WorldOptions {
   cache::KeyMode key_mode = cache::KeyMode::kHash;
   std::string fingerprint = "fake";
   bool take_turns = true;
+  double pin_share = 0.25;
+  uint32_t pin_tenants = 1;
   uint64_t load_bytes_max = 8u << 20;
   size_t staging_bytes = 64u << 10;
   uint32_t layers = 1;  // of the model: pages of 2 KiB each, at least 4
   kernels::PageCodec codec = kernels::PageCodec::kIdentity;
   size_t codec_bytes = 64u << 10;        // of buffers in each direction
+  bool holds = false;                    // clients mark static parts, pin, ask how it goes
   bool flood = false;                    // a tenant that sends prompts nobody sends again
   std::chrono::nanoseconds step_time{};  // that a look at the device takes at least
   bool watch_operations = false;         // look at what is enqueued, before each operation
@@ -188,10 +202,12 @@ class World {
     engine.prefix_caching = options.prefix_caching;
     engine.take_turns = options.take_turns;
     engine.control_thrash = options.control_thrash;
+    engine.pin_tenants = options.pin_tenants;
     cache::KvCacheOptions cache;
     cache.fingerprint = options.fingerprint;
     cache.prefix_caching = options.prefix_caching;
     cache.key_mode = options.key_mode;
+    cache.pinned_share_max = options.pin_share;
     if (options.files != nullptr) {
       disk_ = std::make_unique<sim::SimDisk>(loop_, *options.files, options.seed);
       parker_.disk = disk_.get();
@@ -282,6 +298,22 @@ class World {
     loop_.run(steps_->run());
     settle();
   }
+  // Does the first of `stages`, runs until all requests are done, does the next, ...
+  void run_stages(std::vector<std::function<void()>> stages) {
+    parker_.before_park = [this] { clock_.advance(options_.step_time); };
+    parker_.when_idle = nullptr;
+    loop_.run(run_driven(std::move(stages)));
+    settle();
+  }
+  // The same, each stage once nothing at all is left to do, timers included.
+  void run_idle_stages(std::vector<std::function<void()>> stages) {
+    size_t next = 0;
+    parker_.before_park = [this] { clock_.advance(options_.step_time); };
+    parker_.when_idle = [&] { next_stage(stages, next); };
+    loop_.run(steps_->run());
+    settle();
+  }
+  SimulatedClock& clock() { return clock_; }
   uint64_t sessions_at_end() const { return sessions_at_end_; }
 
   // Until nothing is left to do.
@@ -408,6 +440,30 @@ class World {
     ASSERT_EQ(watch_->look(cancel_waits_), "");
   }
 
+  Task<> drive(std::vector<std::function<void()>> stages) {
+    StopFlag never;
+    for (const auto& stage : stages) {
+      stage();
+      do {
+        (void)co_await loop_.sleep_for(std::chrono::microseconds(1), never);
+      } while (steps_->open_requests().load() > 0);
+    }
+    steps_->push(ShutDownCommand{});
+  }
+  Task<> run_driven(std::vector<std::function<void()>> stages) {
+    Scope driver(loop_.executor());
+    driver.spawn(drive(std::move(stages)));
+    co_await steps_->run();
+    co_await driver.join();
+  }
+  void next_stage(const std::vector<std::function<void()>>& stages, size_t& next) {
+    if (next < stages.size()) {
+      stages[next++]();
+    } else if (!std::exchange(told_to_end_, true)) {
+      steps_->push(ShutDownCommand{});
+    }
+  }
+
   void make_tiers() {
     cache::TiersOptions tiers;
     tiers.write = options_.write;
@@ -494,10 +550,28 @@ class World {
     if (request.tenant.empty() && rng_.below(3) == 0) request.tenant = "other";
     request.cache_salt = rng_.below(5) == 0 ? "salt" : "";
     if (rng_.below(3) == 0) request.session = "session " + std::to_string(rng_.below(4));
+    if (options_.holds) add_holds(request);
     if (rng_.below(10) == 0) {
       request.deadline = clock_.now() + std::chrono::microseconds(rng_.below(20000));
     }
     return request;
+  }
+
+  // Static parts, pins, and who wants nothing from the cache.
+  void add_holds(Request& request) {
+    request.report_waiting = rng_.below(2) == 0;
+    if (rng_.below(4) == 0) {
+      request.breakpoints.push_back({static_cast<uint32_t>(1 + rng_.below(request.prompt.size())),
+                                     std::chrono::seconds(rng_.below(3))});
+    }
+    request.explicit_breakpoints = rng_.below(12) == 0;
+    if (rng_.below(12) != 0) return;
+    request.stop.max_tokens = 0;
+    request.stop.min_tokens = 0;
+    request.prompt_logprobs.reset();
+    request.choices = 1;
+    request.pin =
+        PinOrder{"pin " + std::to_string(rng_.below(6)), std::chrono::seconds(1 + rng_.below(3))};
   }
 
   void random_event() {
@@ -510,6 +584,12 @@ class World {
         steps_->push(EndSessionCommand{"session " + std::to_string(rng_.below(4))});
         break;
       case 3:
+        if (options_.holds && rng_.below(2) == 0) {
+          steps_->push(PrefetchCommand{"session " + std::to_string(rng_.below(4))});
+        }
+        if (options_.holds && rng_.below(4) == 0) {
+          steps_->push(UnpinCommand{"", "pin " + std::to_string(rng_.below(6)), [](bool) {}});
+        }
         if (rng_.below(10) == 0) steps_->push(ResetCacheCommand{[](uint64_t) {}});
         break;
       default:

@@ -55,6 +55,7 @@ WorldOptions draw_options(Prng& rng, uint64_t seed, sim::SimFiles& files) {
   options.key_mode = rng.below(12) == 0 ? cache::KeyMode::kConstant : cache::KeyMode::kHash;
   options.take_turns = rng.below(4) != 0;
   options.flood = rng.below(3) == 0;
+  options.holds = random_at(seed, 99, 0) % 4 == 0;
   options.load_bytes_max = 8192u << rng.below(8);
   options.staging_bytes = 4096u << rng.below(6);
   draw_faults(rng, options.faults);

@@ -83,6 +83,13 @@ Result<scheduler::RequestId> FakeBackend::submit(scheduler::Request request,
   const std::lock_guard lock(mutex_);
   const auto id = scheduler::RequestId{next_id_++};
   seen_.push_back(request);
+  for (int i = 0; request.report_waiting && i < reports; ++i) {
+    Output output;
+    output.request = id;
+    output.waiting = scheduler::Waiting{
+        .state = scheduler::WaitState::kLoading, .prompt_tokens = 20, .nvme_tokens_left = 16};
+    sink->on_output(std::move(output));
+  }
   const auto first = std::chrono::steady_clock::now() + std::chrono::milliseconds(first_ms);
   live_[id] = {.request = std::move(request), .sink = std::move(sink), .next = first};
   ++running;
@@ -119,6 +126,44 @@ void FakeBackend::take_trace(Clock::TimePoint begin, std::function<void(TraceSna
   changed_.notify_all();
 }
 
+void FakeBackend::prefetch(const std::string& session) {
+  const std::lock_guard lock(mutex_);
+  prefetched_.push_back(session);
+}
+
+std::vector<std::string> FakeBackend::prefetched() const {
+  const std::lock_guard lock(mutex_);
+  return prefetched_;
+}
+
+void FakeBackend::pins(const std::string& tenant, std::function<void(scheduler::PinList)> then) {
+  scheduler::PinList list;
+  list.limit_pages = 25;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [key, tokens] : pins_) {
+      if (key.first != tenant) continue;
+      list.pins.push_back({.id = key.second,
+                           .tokens = tokens,
+                           .pages = tokens / 16,
+                           .device_tokens = tokens,
+                           .seconds_left = 60});
+      list.pinned_pages += tokens / 16;
+    }
+  }
+  then(std::move(list));
+}
+
+void FakeBackend::unpin(const std::string& tenant, const std::string& id,
+                        std::function<void(bool)> then) {
+  bool found = false;
+  {
+    const std::lock_guard lock(mutex_);
+    found = pins_.erase({tenant, id}) > 0;
+  }
+  then(found);
+}
+
 scheduler::EngineStats FakeBackend::stats() const {
   scheduler::EngineStats stats;
   stats.pools.push_back({.capacity = 100, .free = 60, .sealed = 40, .page_bytes = 4096});
@@ -142,6 +187,15 @@ void FakeBackend::end(scheduler::RequestId id, Live& live, FinishReason reason) 
     output.usage.prompt_tokens = static_cast<uint32_t>(live.request.prompt.size());
     output.usage.cached_tokens = output.usage.prompt_tokens / 16 * 16;
     output.usage.completion_tokens = live.produced * live.request.choices;
+    if (live.request.pin && output.done) {
+      const uint32_t tokens = output.usage.prompt_tokens / 16 * 16;
+      output.pin = scheduler::PinOutcome{.result = scheduler::PinResult(pin_result.load()),
+                                         .tokens = tokens,
+                                         .pages = tokens / 16,
+                                         .pinned_pages = 20,
+                                         .limit_pages = 25};
+      if (pin_result == 0) pins_[{live.request.tenant, live.request.pin->id}] = tokens;
+    }
     live.sink->on_output(std::move(output));
   }
   --running;

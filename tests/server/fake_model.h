@@ -45,6 +45,11 @@ class FakeBackend final : public Backend {
                                       std::shared_ptr<scheduler::OutputSink> sink) override;
   void cancel(scheduler::RequestId request) override;
   void end_session(const std::string&) override {}
+  void prefetch(const std::string& session) override;
+  std::vector<std::string> prefetched() const;  // sessions, as they were asked for
+  void pins(const std::string& tenant, std::function<void(scheduler::PinList)> then) override;
+  void unpin(const std::string& tenant, const std::string& id,
+             std::function<void(bool found)> then) override;
   void reset_prefix_cache(std::function<void(uint64_t)> then) override;
   void start_trace() override { ++traces_begun; }
   // One step and one read, half of it before `begin`.
@@ -56,7 +61,9 @@ class FakeBackend final : public Backend {
   std::atomic<int> fail_after_tokens{-1};  // then the request ends with kError
   std::atomic<int> running{0}, cancelled{0}, refused{0};
   std::atomic<int> traces_begun{0}, traces_taken{0};
-  std::atomic<bool> full{false};                 // refuse with kResourceExhausted
+  std::atomic<bool> full{false};   // refuse with kResourceExhausted
+  std::atomic<int> reports{0};     // how often a request that wants it is told how it goes
+  std::atomic<int> pin_result{0};  // scheduler::PinResult
   std::vector<scheduler::Request> seen() const;  // all that were submitted
 
  private:
@@ -78,6 +85,8 @@ class FakeBackend final : public Backend {
   std::vector<scheduler::Request> seen_;
   std::deque<std::function<void(uint64_t)>> resets_;
   std::deque<std::function<void()>> takes_;
+  std::vector<std::string> prefetched_;
+  std::map<std::pair<std::string, std::string>, uint32_t> pins_;  // tenant and id: tokens
   uint64_t next_id_ = 1;
   bool ending_ = false;
   std::thread thread_;

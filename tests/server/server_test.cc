@@ -66,6 +66,100 @@ TEST_F(ServerTest, answers_chat_whole_and_streamed) {
   EXPECT_TRUE(stream.body.ends_with("data: [DONE]\n\n"));
 }
 
+// What waits is told of in comments, which clients of event streams skip.
+TEST_F(ServerTest, a_stream_says_in_comments_how_its_request_goes) {
+  backend_->reports = 2;
+  start();
+  RawClient client(port());
+  for (const char* path : {"/v1/chat/completions", "/v1/completions", "/v1/responses"}) {
+    const bool is_chat = std::string_view(path).ends_with("chat/completions");
+    const bool is_completion = !is_chat && std::string_view(path).ends_with("completions");
+    const std::string input = is_chat
+                                  ? R"("messages":[{"role":"user","content":"hi"}],"max_tokens":3)"
+                              : is_completion ? R"("prompt":"hi","max_tokens":3)"
+                                              : R"("input":"hi","max_output_tokens":3)";
+    const auto stream = client.post(path, "{" + input + R"(,"stream":true})");
+    EXPECT_EQ(stream.status, 200);
+    size_t comments = 0;
+    for (size_t at = 0;
+         (at = stream.body.find(": spillway {\"state\":\"loading\"", at)) != std::string::npos;
+         ++at) {
+      EXPECT_TRUE(at == 0 || stream.body[at - 1] == '\n');
+      ++comments;
+    }
+    EXPECT_EQ(comments, 2u) << stream.body;
+    const auto whole = client.post(path, "{" + input + "}");
+    EXPECT_EQ(whole.body.find(": spillway"), std::string::npos);
+  }
+}
+
+TEST_F(ServerTest, prefixes_are_pinned_listed_and_let_go) {
+  start();
+  RawClient client(port());
+  const std::string body = R"({"prompt":")" + std::string(40, 'x') + R"(","ttl":60})";
+  const auto made = client.post("/v1/cache/pins", body);
+  ASSERT_EQ(made.status, 200) << made.body;
+  const std::string id(boost::json::parse(made.body).at("id").as_string());
+  const auto list = boost::json::parse(client.get("/v1/cache/pins").body);
+  ASSERT_EQ(list.at("data").as_array().size(), 1u);
+  EXPECT_EQ(list.at("data").at(0).at("id").as_string(), id);
+  EXPECT_EQ(list.at("limit_pages").as_int64(), 25);
+  EXPECT_EQ(client.get("/v1/cache/pins/" + id).status, 200);
+  EXPECT_EQ(client.get("/v1/cache/pins/pin_none").status, 404);
+  const auto remove = [&](const std::string& name) {
+    client.send("DELETE /v1/cache/pins/" + name + " HTTP/1.1\r\nHost: a\r\n\r\n");
+    return client.response().status;
+  };
+  EXPECT_EQ(remove(id), 200);
+  EXPECT_EQ(remove(id), 404);
+  client.send("DELETE /v1/cache/pins HTTP/1.1\r\nHost: a\r\n\r\n");
+  auto wrong = client.response();
+  EXPECT_EQ(wrong.status, 405);
+  EXPECT_EQ(wrong.fields["allow"], "GET, HEAD, POST");
+  backend_->pin_result = static_cast<int>(scheduler::PinResult::kNoRoom);
+  const auto full = client.post("/v1/cache/pins", body);
+  EXPECT_EQ(full.status, 409);
+  EXPECT_NE(full.body.find("pin_limit_reached"), std::string::npos) << full.body;
+}
+
+// cases I1, I3
+TEST_F(ServerTest, pins_are_their_own_keys_alone) {
+  start({.api_keys = {"one", "two"}});
+  RawClient client(port());
+  const std::string one = "Authorization: Bearer one\r\n", two = "Authorization: Bearer two\r\n";
+  const std::string body = R"({"prompt":")" + std::string(40, 'x') + R"("})";
+  EXPECT_EQ(RawClient(port()).post("/v1/cache/pins", body).status, 401);
+  const auto made = client.post("/v1/cache/pins", body, one);
+  ASSERT_EQ(made.status, 200) << made.body;
+  const std::string id(boost::json::parse(made.body).at("id").as_string());
+  EXPECT_EQ(client.get("/v1/cache/pins/" + id).status, 401);
+  EXPECT_EQ(client.get("/v1/cache/pins/" + id, one).status, 200);
+  EXPECT_EQ(client.get("/v1/cache/pins/" + id, two).status, 404);
+  EXPECT_EQ(client.get("/v1/cache/pins", two).body.find(id), std::string::npos);
+  client.send("DELETE /v1/cache/pins/" + id + " HTTP/1.1\r\nHost: a\r\n" + two + "\r\n");
+  EXPECT_EQ(client.response().status, 404);
+}
+
+TEST_F(ServerTest, a_timeout_reaches_the_engine_as_a_deadline) {
+  start();
+  RawClient client(port());
+  const auto before = std::chrono::steady_clock::now();
+  EXPECT_EQ(client.post("/v1/chat/completions", chat(R"("max_tokens":1,"timeout":2.5)")).status,
+            200);
+  const auto seen = backend_->seen();
+  ASSERT_EQ(seen.size(), 1u);
+  ASSERT_TRUE(seen[0].deadline);
+  const auto time = *seen[0].deadline - before;
+  EXPECT_GE(time, milliseconds(2490));
+  EXPECT_LE(time, milliseconds(7500));
+  for (const char* wrong : {"0", "-1", "1e9", "\"soon\""}) {
+    const auto refused =
+        client.post("/v1/chat/completions", chat(std::string(R"("timeout":)") + wrong));
+    EXPECT_EQ(refused.status, 400) << wrong;
+    EXPECT_NE(refused.body.find("\"param\":\"timeout\""), std::string::npos) << refused.body;
+  }
+}
+
 // case A12
 TEST_F(ServerTest, health_is_503_until_the_model_is_there) {
   ServerOptions options;

@@ -43,16 +43,18 @@ struct Frame {
 
 class Socket {
  public:
-  explicit Socket(uint16_t port) : client_(port) {
+  explicit Socket(uint16_t port, const std::string& fields = "") : client_(port) {
     client_.send(
-        "GET /v1/responses HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\n"
-        "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
-        "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n");
+        std::string("GET /v1/responses HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\n"
+                    "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n") +
+        "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n" + fields + "\r\n");
     while (inbound_.find("\r\n\r\n") == std::string::npos && fill()) {
     }
     EXPECT_TRUE(inbound_.starts_with("HTTP/1.1 101")) << inbound_;
     EXPECT_NE(inbound_.find("s3pPLMBiTxaQ9kYGzzhZRbK+xOo="), std::string::npos);  // the RFC's
-    inbound_.erase(0, inbound_.find("\r\n\r\n") + 4);
+    const size_t end = inbound_.find("\r\n\r\n") + 4;
+    head_ = inbound_.substr(0, end);
+    inbound_.erase(0, end);
   }
   bool send(std::string_view bytes) { return client_.send(bytes); }
   Frame receive() {
@@ -89,6 +91,7 @@ class Socket {
     }
   }
   RawClient& client() { return client_; }
+  const std::string& head() const { return head_; }  // of the answer to the upgrade
 
  private:
   bool fill() {
@@ -98,12 +101,13 @@ class Socket {
   }
   RawClient client_;
   std::string inbound_;
+  std::string head_;
 };
 
 class WebSocketFrames : public testing::Test {
  protected:
-  void SetUp() override {
-    ServerOptions options;
+  void SetUp() override { start({}); }
+  void start(ServerOptions options) {
     options.port = 0;
     options.http.body_bytes = 100'000;
     options.write_limit = std::chrono::milliseconds(300);
@@ -175,6 +179,102 @@ TEST_F(WebSocketFrames, forbidden_frames_end_the_connection_with_their_code) {
     EXPECT_EQ(socket.close_code(), one.code) << one.what;
     EXPECT_TRUE(socket.client().closed_by_server()) << one.what;
   }
+}
+
+// case H5: what a client offers to compress is not agreed to, and a frame that is compressed all
+// the same ends the connection.
+TEST_F(WebSocketFrames, compression_is_not_agreed_to) {
+  Socket socket(port(), "Sec-WebSocket-Extensions: permessage-deflate; client_max_window_bits\r\n");
+  EXPECT_EQ(socket.head().find("xtensions"), std::string::npos) << socket.head();
+  socket.send(frame(kText, "{}"));
+  EXPECT_NE(socket.receive().payload.find("error"), std::string::npos);
+  socket.send(frame(kText, "\xaa\x05\x00", {.reserved = 0x40}));
+  EXPECT_EQ(socket.close_code(), 1002);
+}
+
+TEST_F(WebSocketFrames, a_socket_ends_when_it_is_too_old) {
+  ServerOptions options;
+  options.socket_limit = std::chrono::milliseconds(150);
+  start(options);
+  backend_->first_ms = 5000;
+  Socket socket(port());
+  const auto begun = std::chrono::steady_clock::now();
+  socket.send(frame(kText, R"({"type":"response.create","input":"hi"})"));
+  Frame next;
+  do {
+    next = socket.receive();
+  } while (next.payload.find("response.") != std::string::npos);
+  EXPECT_NE(next.payload.find("websocket_connection_limit_reached"), std::string::npos)
+      << next.payload;
+  EXPECT_EQ(socket.close_code(), 1001);
+  EXPECT_GE(std::chrono::steady_clock::now() - begun, std::chrono::milliseconds(140));
+  for (int i = 0; i < 2000 && backend_->running > 0; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  EXPECT_EQ(backend_->running, 0);
+}
+
+TEST_F(WebSocketFrames, how_a_request_goes_is_told_to_those_who_ask) {
+  backend_->reports = 2;
+  for (const bool asked : {true, false}) {
+    Socket socket(port());
+    socket.send(frame(kText, std::string(R"({"type":"response.create","input":"hi",)") +
+                                 R"("max_output_tokens":2)" +
+                                 (asked ? R"(,"return_progress":true})" : "}")));
+    std::string all;
+    int sequence = 0;
+    while (all.find("\"response.incomplete\"") == std::string::npos) {
+      const Frame next = socket.receive();
+      ASSERT_EQ(next.opcode, kText) << all;
+      EXPECT_NE(next.payload.find("\"sequence_number\":" + std::to_string(sequence++) + ","),
+                std::string::npos)
+          << next.payload;
+      all += next.payload;
+    }
+    EXPECT_EQ(all.find("spillway:waiting") != std::string::npos, asked) << all;
+    EXPECT_EQ(all.find("\"state\":\"loading\"") != std::string::npos, asked) << all;
+  }
+}
+
+TEST_F(WebSocketFrames, a_message_that_begins_and_a_hint_bring_up_the_lanes_pages) {
+  Socket socket(port());
+  const auto answer = [&](const std::string& wire) {
+    socket.send(wire);
+    std::string all;
+    while (all.find("\"response.incomplete\"") == std::string::npos) {
+      const Frame next = socket.receive();
+      ASSERT_EQ(next.opcode, kText) << all;
+      all += next.payload;
+    }
+  };
+  const auto asked_for = [&](size_t count) {
+    for (int i = 0; i < 400 && backend_->prefetched().size() < count; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    return backend_->prefetched().size();
+  };
+  const std::string hint = frame(kText, R"({"type":"spillway:prefetch"})");
+  socket.send(hint);  // there is no conversation yet
+  const std::string turn = R"({"type":"response.create","input":"hi","max_output_tokens":2})";
+  answer(frame(kText, turn));
+  EXPECT_TRUE(backend_->prefetched().empty());
+  socket.send(hint + hint);  // as one: they come too soon after each other
+  EXPECT_EQ(asked_for(1), 1u);
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  EXPECT_EQ(backend_->prefetched().size(), 1u);
+  const std::string whole = frame(kText, turn);
+  socket.send(whole.substr(0, 30));
+  EXPECT_EQ(asked_for(2), 2u);
+  answer(whole.substr(30));
+  const auto sessions = backend_->prefetched();
+  EXPECT_EQ(sessions[0], sessions[1]);
+  EXPECT_EQ(backend_->seen().back().session, sessions[0]);
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  socket.send(frame(kText, R"({"type":"spillway:prefetch","stream_id":7})"));
+  EXPECT_NE(socket.receive().payload.find("stream_id"), std::string::npos);
+  socket.send(frame(kText, R"({"type":"spillway:prefetch","stream_id":"other"})"));
+  answer(frame(kText, turn));
+  EXPECT_EQ(backend_->prefetched().size(), 2u);  // that lane has nothing
 }
 
 // case H3
