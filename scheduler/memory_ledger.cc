@@ -44,8 +44,7 @@ UsersMax users_of_pools(const LedgerQuestion& question, std::vector<LedgerGroup>
     const kernels::KvGroupLayout& layout = question.groups[g];
     const uint64_t pages = pools->pages[g];
     const uint64_t kept = user_pages(layout, question.context_tokens);
-    const uint64_t peak =
-        peak_pages(policy, policy_group(layout), question.context_tokens);
+    const uint64_t peak = peak_pages(policy, policy_group(layout), question.context_tokens);
     most.device = std::min(most.device, pages < peak ? 0 : (pages - peak) / kept + 1);
     const auto host_pages = static_cast<uint64_t>(static_cast<double>(pages) * host_share);
     most.host = std::min(most.host, host_pages / kept);
