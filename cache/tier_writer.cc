@@ -20,9 +20,34 @@ void Tiers::keep(KeptPath path) {
   if (path.running) {
     queue_.push_front(std::move(path));
   } else {
+    hold(path);
     queue_.push_back(std::move(path));
   }
   queued_.try_push(true);
+}
+
+void Tiers::hold(KeptPath& path) {
+  if (!has_host() && (write_breaker_.open() || scope_.stop().stopped())) return;
+  const auto pages = static_cast<uint32_t>(path.keys.pages.size());
+  Hold held;
+  held.id = path.hold = ++last_hold_;
+  held.full = parts_.cache.pin_path(path.keys, path.tokens, pages, false);
+  if (full_groups() < parts_.cache.groups()) {
+    held.windows = parts_.cache.pin_path(path.keys, path.tokens, pages, true);
+  }
+  holds_.push_back(std::move(held));
+  scope_.spawn(expire_hold(path.hold));
+}
+
+void Tiers::end_hold(uint64_t id) {
+  if (std::erase_if(holds_, [id](const Hold& held) { return held.id == id; }) > 0) progress();
+}
+
+void Tiers::let_go_of_holds() { holds_.clear(); }
+
+Task<> Tiers::expire_hold(uint64_t id) {
+  co_await parts_.loop.sleep_for(kHoldMax, scope_.stop());
+  end_hold(id);
 }
 
 Task<> Tiers::write_behind() {
@@ -32,7 +57,9 @@ Task<> Tiers::write_behind() {
     while (!queue_.empty() && !scope_.stop().stopped()) {
       KeptPath path = std::move(queue_.front());
       queue_.pop_front();
+      const uint64_t held = path.hold;
       co_await write_path(std::move(path));
+      end_hold(held);
     }
   }
 }

@@ -356,6 +356,7 @@ uint64_t Tiers::checksum_of(std::span<const std::byte> page) {
 uint64_t Tiers::clear() {
   ++clears_;
   queue_.clear();
+  holds_.clear();
   seen_.clear();
   uint64_t pages = 0;
   std::vector<uint64_t> uids;
@@ -384,6 +385,7 @@ uint64_t Tiers::clear() {
 
 Task<> Tiers::close() {
   queue_.clear();
+  holds_.clear();
   for (const std::shared_ptr<Load>& load : std::exchange(loads_, {})) give_up(load);
   scope_.cancel();
   co_await scope_.join();

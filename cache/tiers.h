@@ -31,6 +31,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -130,6 +131,7 @@ struct KeptPath {
   // Of a sequence that will go on: it is written where only what is used again is, and counts as no
   // use of its own.
   bool running = false;
+  uint64_t hold = 0;  // set by Tiers
 };
 
 class Tiers {
@@ -177,6 +179,11 @@ class Tiers {
 
   // Queues the path to be written behind.
   void keep(KeptPath path);
+  // Pages of sequences that have ended stay on the device until they are written, or for kHoldMax:
+  // who comes next waits that long rather than take what would have to be computed again. Whoever
+  // cannot wait ends it.
+  bool holds_pages() const { return !holds_.empty(); }
+  void let_go_of_holds();
   ComputeRate& compute_rate() { return compute_rate_; }
   // Seconds to bring this many pages of each group up, at the measured rates; nothing while no tier
   // takes pages.
@@ -195,6 +202,11 @@ class Tiers {
 
  private:
   static constexpr uint64_t kBatchBytes = 4u << 20;
+  static constexpr std::chrono::milliseconds kHoldMax{250};
+  struct Hold {
+    uint64_t id = 0;
+    std::optional<PinnedPath> full, windows;
+  };
   static constexpr uint32_t kPathsMax = 256;
   static constexpr size_t kSeenMax = 1u << 16;
 
@@ -258,6 +270,9 @@ class Tiers {
   void end_move(DirectoryNode& node, uint32_t group, bool arrived);
   void list_idle(DirectoryNode& node, uint32_t group);
   void touch(const std::vector<DirectoryNode*>& path, const KeptPath& kept);
+  void hold(KeptPath& path);
+  void end_hold(uint64_t id);
+  Task<> expire_hold(uint64_t id);
   void progress();
   uint32_t full_groups() const;  // those without a window, which come first
   static uint64_t checksum_of(std::span<const std::byte> page);
@@ -336,7 +351,9 @@ class Tiers {
   std::vector<uint32_t> likely_bytes_;  // (group) that a page takes in the store: as the last one
   Semaphore host_room_, nvme_room_;     // bytes in flight towards the device
   std::deque<KeptPath> queue_;          // at most kPathsMax
-  Channel<bool> queued_;                // wakes the writer
+  std::vector<Hold> holds_;
+  uint64_t last_hold_ = 0;
+  Channel<bool> queued_;  // wakes the writer
   bool waking_ = false;
   bool probing_reads_ = false;
   uint64_t tick_ = 0;

@@ -128,6 +128,7 @@ class StepLoop {
   void start(LiveSequence& sequence);
   uint32_t output_left(const LiveSequence& sequence) const;
   PolicyState picture();
+  cache::PageCounts pages_for_all();
   WaitingSequence picture_of(LiveSequence& sequence);
   bool leader_runs(const LiveSequence& sequence) const;
 

@@ -91,9 +91,24 @@ WaitingSequence StepLoop::picture_of(LiveSequence& sequence) {
   return waiting;
 }
 
+// What is held for the disk goes where streams would stop for want of a page.
+cache::PageCounts StepLoop::pages_for_all() {
+  cache::PageCounts available = parts_.cache.pages_available();
+  if (parts_.tiers == nullptr || !parts_.tiers->holds_pages()) return available;
+  const auto streams = std::count_if(running_.begin(), running_.end(), [](const auto* sequence) {
+    return sequence->tokens.size() == sequence->pages->size() + 1;
+  });
+  const bool enough =
+      std::all_of(available.begin(), available.begin() + layouts_.size(),
+                  [streams](uint32_t pages) { return pages >= static_cast<uint32_t>(streams); });
+  if (enough) return available;
+  parts_.tiers->let_go_of_holds();
+  return parts_.cache.pages_available();
+}
+
 PolicyState StepLoop::picture() {
   PolicyState state;
-  const cache::PageCounts available = parts_.cache.pages_available();
+  const cache::PageCounts available = pages_for_all();
   const cache::KvCacheStats stats = parts_.cache.stats();
   for (size_t g = 0; g < layouts_.size(); ++g) {
     state.groups.push_back({.page_tokens = layouts_[g].page_tokens,

@@ -286,6 +286,43 @@ WorldOptions options_of_streams(sim::SimFiles& files, uint32_t at_a_time) {
   return options;
 }
 
+// Who comes next takes pages at once: what it would take from is written first.
+TEST(TiersSimulation, prompts_that_follow_each_other_at_once_lose_no_pages) {
+  for (const uint32_t host_pages : {0u, 120u}) {
+    sim::SimFiles files;
+    WorldOptions options;
+    options.seed = base_seed();
+    options.pages = 30;
+    options.host_pages = host_pages;
+    options.files = &files;
+    options.staging_bytes = 256u << 10;
+    options.nvme_bytes = 8u << 20;
+    options.faults.latency_min = options.faults.latency_max = std::chrono::microseconds(100);
+    options.step_time = std::chrono::milliseconds(1);
+    World world(options);
+    const auto prompt = [](uint32_t seed) {
+      Request request;
+      for (uint32_t at = 0; at < 385; ++at) {
+        request.prompt.push_back(1 + (at * (seed + 3) + seed) % 20);
+      }
+      request.stop.max_tokens = 2;
+      request.stop.ignore_eos = true;
+      return request;
+    };
+    std::vector<std::shared_ptr<Client>> asked;
+    std::function<void()> ask_next = [&] {
+      if (asked.size() == 6) return;
+      asked.push_back(world.submit(prompt(asked.size() % 2)));
+      world.when([&] { return asked.back()->done(); }, ask_next);
+    };
+    world.run_phases({ask_next});
+    ASSERT_EQ(asked.size(), 6u);
+    for (size_t i = 2; i < asked.size(); ++i) {
+      EXPECT_EQ(asked[i]->usage().matched_tokens, 384u) << i;
+    }
+  }
+}
+
 // case K16: long streams of which the device holds four at a time all move on, in turns, or wait
 // for a place.
 TEST(TiersSimulation, more_streams_than_the_device_holds_take_turns_or_wait) {
