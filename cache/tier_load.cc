@@ -370,13 +370,15 @@ Task<bool> Tiers::start_fetches(std::shared_ptr<Load> load, uint32_t position) {
   // Anything may have happened meanwhile; from here on nothing does until the moves have begun.
   if (slot.state != Load::State::kPlanned || waits_for_move(slot)) co_return true;
   bool held = true;
+  uint64_t host_needed = 0, nvme_needed = 0;
   for (uint32_t g = 0; g < parts_.cache.groups(); ++g) {
     if (slot.pages[g] == nullptr) continue;
-    const uint64_t bytes = parts_.cache.page_bytes(g);
     const bool host = slot.node->pages[g].residency.in(Tier::kHost);
-    held = held && held_below(*slot.node, g, !read_breaker_.open()) &&
-           (host ? host_room : nvme_room).units() >= bytes;
+    (host ? host_needed : nvme_needed) += parts_.cache.page_bytes(g);
+    held = held && held_below(*slot.node, g, !read_breaker_.open());
   }
+  // A page may have left the host tier meanwhile and come from NVMe now.
+  held = held && host_needed <= host_room.units() && nvme_needed <= nvme_room.units();
   if (!held) {
     slot.failed = true;
     drop_slot(slot);
@@ -417,18 +419,23 @@ Task<> Tiers::fetch(std::shared_ptr<Load> load, uint32_t position, uint32_t grou
   TransferRate& rate = host ? host_rate_ : nvme_rate_;
   TierStats& stats = host ? host_ : nvme_;
   const uint64_t bytes = permit.units();
+  const uint64_t clears = clears_;
   const Clock::TimePoint began = parts_.loop.clock().now();
   rate.began(began, bytes);
   bool good = false;
   if (host) {
     good = co_await fetch_from_host(node, group, page);
     pin.reset();
-    if (!good && node->pages[group].residency.may_drop(Tier::kHost) &&
+    if ((!good || clears != clears_) && node->pages[group].residency.may_drop(Tier::kHost) &&
         host_pools_[group].pins(node->pages[group].host_page) == 0) {
       drop_host(*node, group);
     }
   } else {
     good = co_await fetch_from_nvme(load, node, group, page);
+    // A reset that came meanwhile meant this page too; what led to it is gone.
+    if (clears != clears_ && node->pages[group].residency.may_drop(Tier::kNvme)) {
+      drop_nvme(*node, group, true);
+    }
   }
   const Clock::TimePoint ended = parts_.loop.clock().now();
   rate.ended(ended, bytes, good);

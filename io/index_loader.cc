@@ -17,6 +17,7 @@ void IndexLoader::on_page(const PageRecord& record, std::span<const uint64_t> ch
                       record.encoded_bytes <= record.stored_bytes &&
                       checksums.size() <= record.stored_bytes / kUnitBytes &&
                       record.stored_bytes <= uint64_t{record.slot_units} * kUnitBytes &&
+                      record.uid <= kUidMax && record.parent_uid <= kUidMax &&
                       spaces_.contains(record.space);
   if (!can_be) {
     ++bad_records_;

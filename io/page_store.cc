@@ -145,7 +145,8 @@ Task<Result<IndexedPage*>> PageStore::take_slot(PageName name, PagePayload paylo
     --puts_waiting_;
     if (stop.stopped()) co_return cancelled_error();
     if (closing_) co_return Error{ErrorCode::kUnavailable, "the store is being closed"};
-    if (read_only_ && !probe) co_return read_only_error();
+    // Not even for a probe where the index cannot be written: no slot would ever come free.
+    if (read_only_ && (!probe || needs_snapshot_)) co_return read_only_error();
   }
 }
 

@@ -20,6 +20,7 @@ inline constexpr uint32_t kIndexBlockMagic = 0x58495053;  // "SPIX"
 inline constexpr uint32_t kUnitBytes = kSectorBytes;      // slots begin and end on it
 inline constexpr uint32_t kIndexBlockBytes = kSectorBytes;
 inline constexpr uint32_t kSuperblocks = 2;  // at offset 0 and kSectorBytes, written in turn
+inline constexpr uint64_t kUidMax = UINT64_MAX / 2;  // of a page; numbers only go up
 inline constexpr uint64_t kEpochMax = (uint64_t{1} << 24) - 1;
 inline constexpr uint32_t kSpaceBytesMax = 3072;  // of a namespace's identity
 
