@@ -1,6 +1,8 @@
 #include "scheduler/held_prefixes.h"
 
 #include <algorithm>
+#include <string_view>
+#include <unordered_map>
 #include <utility>
 
 #include "runtime/check.h"
@@ -60,9 +62,19 @@ void HeldPrefixes::hold(const std::string& name, const std::string& tenant,
 
 void HeldPrefixes::make_room_for_static(const std::string& tenant) {
   if (statics_.size() < kStaticsMax) return;
+  // From whoever holds the most, so that nobody can keep all places (case I2): from `tenant` itself
+  // where that is it.
+  std::unordered_map<std::string_view, size_t> counts;
+  for (const auto& [name, held] : statics_) ++counts[held.tenant];
+  size_t most = 0;
+  for (const auto& [who, count] : counts) most = std::max(most, count);
+  const bool own = counts[tenant] == most;
   const auto order = [&](const auto& a, const auto& b) {
-    return std::pair(a.second.tenant != tenant, a.second.until) <
-           std::pair(b.second.tenant != tenant, b.second.until);
+    const auto key = [&](const Static& held) {
+      const bool gives = own ? held.tenant == tenant : counts[held.tenant] == most;
+      return std::pair(!gives, held.until);
+    };
+    return key(a.second) < key(b.second);
   };
   const auto first = std::min_element(statics_.begin(), statics_.end(), order);
   cache_.drop_static(first->first);

@@ -65,7 +65,8 @@ struct LiveRequest {
   // Whether pages may come from the cache. Scores are computed; and who marks nothing as static in
   // explicit mode wants none.
   bool may_match() const {
-    return !wants_scores() && !(request.explicit_breakpoints && request.breakpoints.empty());
+    const bool wants_none = request.explicit_breakpoints && request.breakpoints.empty();
+    return !wants_scores() && (admitted || !wants_none);  // its own, swapped out, may come back
   }
 };
 

@@ -72,6 +72,12 @@ Task<> StepLoop::run() {
     }
     const bool loading = std::any_of(running_.begin(), running_.end(),
                                      [this](LiveSequence* s) { return waits_for_load(*s); });
+    const bool somebody_could = std::any_of(running_.begin(), running_.end(),
+                                            [this](auto* s) { return !waits_for_load(*s); });
+    if (somebody_could && !prefetches_.empty()) {
+      cancel_prefetches();  // their room may be what is missing
+      continue;
+    }
     if (loading && end_load_in_the_way()) continue;
     if (loading) {
       outbox_.deliver();
@@ -212,6 +218,12 @@ bool StepLoop::build_step() {
   PolicyState state = picture();
   free_promises(state);
   Plan step = plan(policy_, state);
+  if (!step.preempt.empty() && !prefetches_.empty()) {
+    cancel_prefetches();  // before anybody who runs has to go
+    state = picture();
+    free_promises(state);
+    step = plan(policy_, state);
+  }
   const std::vector<LiveSequence*> slots = running_;
   for (Slot slot : step.preempt) preempt(*slots[slot]);
   for (const PlannedStep& planned : step.steps) {
