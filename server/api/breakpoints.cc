@@ -108,8 +108,11 @@ std::vector<MarkedPlace> take_breakpoints(json::array& messages) {
     const json::value* marks = message.if_contains(kMember);
     if (marks == nullptr) continue;
     const json::value* content = message.if_contains("content");
-    const size_t bytes =
-        content != nullptr && content->is_string() ? content->get_string().size() : 0;
+    if (content == nullptr || !content->is_string()) {  // a client's own member: nothing to mark
+      message.erase(kMember);
+      continue;
+    }
+    const size_t bytes = content->get_string().size();
     const json::array none;
     for (const json::value& mark : marks->is_array() ? marks->get_array() : none) {
       const auto place = read_mark(mark, at, bytes);

@@ -171,6 +171,20 @@ TEST_F(Breakpoints, a_client_that_sends_the_notes_themselves_gains_nothing) {
   }
 }
 
+TEST_F(Breakpoints, notes_beside_a_content_that_is_no_text_mark_nothing) {
+  model_->template_takes_null = true;
+  for (const char* content : {R"("content":null,)", ""}) {
+    const auto job = prepare_chat(
+        model_,
+        std::string(R"({"messages":[{"role":"user","content":"abc"},{"role":"assistant",)") +
+            content +
+            R"("tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{}"}}],)"
+            R"("spillway:breakpoints":[[0,null]]}]})",
+        "");
+    if (job) EXPECT_TRUE(job->requests[0].breakpoints.empty());
+  }
+}
+
 TEST_F(Breakpoints, a_response_keeps_its_breakpoints_for_the_turns_after_it) {
   const std::string input = R"([{"role":"system","content":[)" + part("doc", true, "input_text") +
                             R"(]},{"role":"user","content":"one"}])";
