@@ -30,7 +30,8 @@ def gauges(server):
     for line in text.splitlines():
         match = re.match(r"([\w:]+)(\{.*\})? (\S+)$", line)
         if match and match.group(1) in names:
-            labels = re.sub(r'model_name="[^"]*",?|,?\}$|^\{', "", match.group(2) or "")
+            labels = re.findall(r'\w+="[^"]*"', match.group(2) or "")
+            labels = ",".join(sorted(l for l in labels if not l.startswith("model_name=")))
             found[f"{match.group(1)} {labels}".strip()] = float(match.group(3))
     return found
 

@@ -1,5 +1,6 @@
 """The chat page in a real headless Chromium. Pictures go to $SPILLWAY_PICTURES, if set."""
 
+import json
 import os
 import pathlib
 import random
@@ -444,13 +445,13 @@ class WaitingPage(Driver):
     def test_the_page_says_what_an_answer_waits_for(self):
         with Server("--max-num-seqs", "1") as server, Browser() as browser:
             browser.open(server.url + "/")
-            browser.run("""localStorage.setItem('spillway.settings', JSON.stringify(
-                {temperature: 1, max_output_tokens: 4000, instructions: 'You never stop talking.'}))""")
-            browser.open(server.url + "/")
-            self.ask(browser, "Tell me everything about the sea, at great length.")
-            browser.wait("(document.querySelector('.message.streaming .text')?.textContent ?? '')"
-                         ".length > 20")
-            browser.run("document.getElementById('new-chat').click()")
+            # Somebody else has the only place, for as long as it takes.
+            other = server.connect()
+            other.request("POST", "/v1/completions", json.dumps(
+                {"prompt": "The sea", "max_tokens": 7000, "ignore_eos": True, "stream": True}),
+                {"content-type": "application/json"})
+            stream = other.getresponse()
+            stream.read(20)
             self.ask(browser, "And what about rivers?")
             browser.wait("document.querySelector('.strip .waiting')?.dataset.state === 'queued'", 10)
             self.assertEqual(browser.run("document.querySelector('.strip .waiting').textContent"),
@@ -470,9 +471,8 @@ class WaitingPage(Driver):
             self.assertEqual(said, ["waiting: 3 before it", "loading 1,024 tokens from NVMe",
                                     "computing: 1,080 of 2,000 prompt tokens"])
             browser.press("Escape")
-            server.post("/reset_prefix_cache", {})
-            browser.run("document.querySelectorAll('.chat-item .name')[1].click()")
-            browser.press("Escape")
+            stream.close()
+            other.close()
             server.wait_idle(10)
             self.assertEqual(browser.problems, [])
 
