@@ -177,7 +177,7 @@ struct WorldOptions {
   bool watch_operations = false;         // look at what is enqueued, before each operation
   bool faults_to_the_end = true;         // else the disk is well again when the tiers are closed
   bool trace = false;                    // records a timeline
-  bool control_thrash = false;
+  bool control_thrash = true;
   bool clear_at_end = true;  // the lower tiers; else the store keeps its pages for another world
 };
 
