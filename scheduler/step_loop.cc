@@ -47,27 +47,7 @@ Task<> StepLoop::run() {
     }
     report_waiting();
     if (build_step()) {
-      batch_.stamped = trace_.on();
-      step_began_ = parts_.loop.clock().now();
-      trace_.engine("plan");
-      parts_.runner.enqueue(batch_, result_);
-      parts_.device.compute().record(*step_done_);
-      outbox_.deliver();  // while the device computes
-      publish();
-      trace_.engine("deliver");
-      co_await step_done_->wait();
-      trace_.step({step_began_, counters_.steps, running_.size(), waiting_.size()}, batch_,
-                  result_);
-      measure_step();
-      take_step();
-      control_thrash();
-      trace_.engine("take the step");
-      if (std::exchange(copies_enqueued_, false)) {
-        // A page that a fork's copy still reads or writes may be given back and then be the target
-        // of a transfer, which the compute stream does not order (cases K2, K4).
-        parts_.device.compute().record(*step_done_);
-        co_await step_done_->wait();
-      }
+      co_await run_step();
       continue;
     }
     const bool loading = std::any_of(running_.begin(), running_.end(),
@@ -85,14 +65,14 @@ Task<> StepLoop::run() {
       co_await wait_for_command();
       continue;
     }
-    if (!running_.empty() && !prefetches_.empty()) {
-      cancel_prefetches();  // their room may be what is missing
-      continue;
-    }
     const auto loads = std::find_if(running_.begin(), running_.end(),
                                     [](LiveSequence* s) { return s->load != nullptr; });
     if (loads != running_.end()) {
       end_load(**loads);  // its pages may be what is missing
+      continue;
+    }
+    if (!running_.empty() && parts_.tiers != nullptr && parts_.tiers->holds_pages()) {
+      parts_.tiers->let_go_of_holds();
       continue;
     }
     if (!running_.empty()) {
@@ -112,6 +92,30 @@ Task<> StepLoop::run() {
     CHECK(waiting_.empty() || parts_.tiers != nullptr);
     if (!waiting_.empty()) parts_.tiers->wake_soon();
     co_await wait_for_command();
+  }
+}
+
+// What build_step() has put together: on the device, and then to the clients.
+Task<> StepLoop::run_step() {
+  batch_.stamped = trace_.on();
+  step_began_ = parts_.loop.clock().now();
+  trace_.engine("plan");
+  parts_.runner.enqueue(batch_, result_);
+  parts_.device.compute().record(*step_done_);
+  outbox_.deliver();  // while the device computes
+  publish();
+  trace_.engine("deliver");
+  co_await step_done_->wait();
+  trace_.step({step_began_, counters_.steps, running_.size(), waiting_.size()}, batch_, result_);
+  measure_step();
+  take_step();
+  control_thrash();
+  trace_.engine("take the step");
+  if (std::exchange(copies_enqueued_, false)) {
+    // A page that a fork's copy still reads or writes may be given back and then be the target
+    // of a transfer, which the compute stream does not order (cases K2, K4).
+    parts_.device.compute().record(*step_done_);
+    co_await step_done_->wait();
   }
 }
 
@@ -211,18 +215,20 @@ LiveSequence& StepLoop::youngest() {
       [&](const LiveSequence* a, const LiveSequence* b) { return key(a) < key(b); });
 }
 
+Plan StepLoop::make_plan() {
+  PolicyState state = picture();
+  free_promises(state);
+  return plan(policy_, state);
+}
+
 bool StepLoop::build_step() {
   batch_.sequences.clear();
   stepping_.clear();
   if (running_.empty()) return false;
-  PolicyState state = picture();
-  free_promises(state);
-  Plan step = plan(policy_, state);
+  Plan step = make_plan();
   if (!step.preempt.empty() && !prefetches_.empty()) {
     cancel_prefetches();  // before anybody who runs has to go
-    state = picture();
-    free_promises(state);
-    step = plan(policy_, state);
+    step = make_plan();
   }
   const std::vector<LiveSequence*> slots = running_;
   for (Slot slot : step.preempt) preempt(*slots[slot]);

@@ -109,7 +109,9 @@ class StepLoop {
   void accept(std::unique_ptr<LiveRequest> request);
   void drop_ended();  // cancelled and expired requests
   LiveSequence& youngest();
+  Plan make_plan();
   bool build_step();  // false: nothing can run
+  Task<> run_step();
   Task<> wait_for_command();
   void add_rows(LiveSequence& sequence, uint32_t rows);
   void take_step();  // the step that ran: commits pages, hands out tokens
