@@ -250,6 +250,27 @@ TEST(store_format, of_pages_that_overlap_the_latest_stays) {
   }
 }
 
+// Numbers of pages only go up, and none may come round to 0, which means a root.
+TEST(store_format, a_record_with_a_number_near_the_last_of_all_is_no_page) {
+  const Geometry geometry = *plan_geometry(1 << 20, std::vector<uint32_t>{8192}, 16);
+  const std::vector<uint64_t> one(1);
+  IndexLoader loader(geometry.area_units());
+  loader.on_space(1, "space");
+  for (const uint64_t uid : {uint64_t{7}, kUidMax, kUidMax + 1, UINT64_MAX}) {
+    for (const bool parent : {false, true}) {
+      PageRecord record{};
+      record.space = 1;
+      record.stored_bytes = 2 * kSectorBytes;
+      record.slot_units = 2;
+      record.generation = 1;
+      (parent ? record.parent_uid : record.uid) = uid;
+      const uint64_t bad = loader.bad_records();
+      loader.on_page(record, one, {});
+      EXPECT_EQ(loader.bad_records() - bad, uid > kUidMax ? 1u : 0u) << uid;
+    }
+  }
+}
+
 TEST(store_format, slots_are_the_free_units_that_a_plain_map_says) {
   EXPECT_TRUE(rc::check([] {
     const std::vector<uint32_t> classes{2, 3, 7};

@@ -16,136 +16,12 @@
 #include "scheduler/pools.h"
 #include "scheduler/step_loop.h"
 #include "tests/scheduler/operations_watch.h"
+#include "tests/scheduler/sim_client.h"
 #include "tests/sim/fake_model.h"
 #include "tests/sim/sim_device.h"
 #include "tests/sim/sim_disk.h"
 
 namespace spillway::scheduler {
-
-inline constexpr uint32_t kContext = 400;
-
-struct Answer {
-  std::vector<model::TokenId> tokens;
-  std::string text;
-  FinishReason finish = FinishReason::kError;
-};
-
-// What a choice's answer must be, from the tokens alone.
-inline Answer expected_answer(const sim::FakeTokenizer& tokenizer, const Request& request,
-                              uint32_t choice) {
-  Answer answer;
-  answer.finish = FinishReason::kLength;
-  if (request.stop.max_tokens == 0) return answer;
-  uint64_t chain = 0;
-  for (model::TokenId token : request.prompt) chain = sim::chain_next(chain, token);
-  std::vector<model::TokenId> banned;
-  if (!request.stop.ignore_eos) banned.push_back(0);
-  for (;;) {
-    const bool too_few = answer.tokens.size() < request.stop.min_tokens;
-    const model::TokenId token = sim::fake_draw(
-        chain, request.sampling.seed, choice,
-        too_few ? std::span<const model::TokenId>(banned) : std::span<const model::TokenId>());
-    answer.tokens.push_back(token);
-    if (token == 0 && !request.stop.ignore_eos) {
-      answer.finish = FinishReason::kStop;
-      return answer;
-    }
-    answer.text += tokenizer.piece(token, false);
-    if (answer.tokens.size() >= request.stop.min_tokens) {
-      for (const std::string& stop : request.stop.stop_strings) {
-        if (!answer.text.ends_with(stop)) continue;
-        answer.text.resize(answer.text.size() - stop.size());
-        answer.finish = FinishReason::kStop;
-        return answer;
-      }
-    }
-    if (answer.tokens.size() >= request.stop.max_tokens ||
-        request.prompt.size() + answer.tokens.size() >= kContext) {
-      return answer;
-    }
-    chain = sim::chain_next(chain, token);
-  }
-}
-
-class Client final : public OutputSink {
- public:
-  Client(Request request, const Clock& clock) : request_(std::move(request)), clock_(clock) {}
-
-  void on_output(Output output) override {
-    ASSERT_FALSE(done_);
-    if (output.waiting) {
-      ASSERT_TRUE(request_.report_waiting);
-      waiting_.push_back(*output.waiting);
-      return;
-    }
-    Answer& answer = answers_[output.choice];
-    if (output.done) {
-      done_ = true;
-      usage_ = output.usage;
-      pin_ = output.pin;
-      return;
-    }
-    ASSERT_FALSE(finished_[output.choice]);
-    for (const OutputToken& token : output.tokens) answer.tokens.push_back(token.token);
-    if (!output.tokens.empty()) {
-      const Clock::TimePoint now = clock_.now();
-      if (last_token_) longest_gap_ = std::max(longest_gap_, now - *last_token_);
-      last_token_ = now;
-    }
-    answer.text += output.text;
-    if (output.finish) {
-      finished_[output.choice] = true;
-      answer.finish = *output.finish;
-    }
-    scores_ += output.prompt_tokens.size();
-  }
-
-  void verify(const sim::FakeTokenizer& tokenizer) const {
-    ASSERT_TRUE(done_);
-    ASSERT_EQ(finished_.size(), request_.choices);
-    uint64_t completion = 0;
-    for (const auto& [choice, answer] : answers_) {
-      completion += answer.tokens.size();
-      if (!finished_.contains(choice)) continue;  // the entry that `done` made
-      const Answer expected = expected_answer(tokenizer, request_, choice);
-      if (answer.finish == FinishReason::kCancelled || answer.finish == FinishReason::kDeadline) {
-        ASSERT_LE(answer.tokens.size(), expected.tokens.size());
-        ASSERT_TRUE(
-            std::equal(answer.tokens.begin(), answer.tokens.end(), expected.tokens.begin()));
-        continue;
-      }
-      ASSERT_EQ(answer.tokens, expected.tokens);
-      ASSERT_EQ(answer.text, expected.text);
-      ASSERT_EQ(answer.finish, expected.finish);
-    }
-    ASSERT_EQ(usage_.completion_tokens, completion);
-    ASSERT_EQ(usage_.prompt_tokens, request_.prompt.size());
-    ASSERT_LT(usage_.cached_tokens, request_.prompt.size());
-    if (request_.prompt_logprobs) {
-      ASSERT_EQ(usage_.cached_tokens, 0u);
-    }
-  }
-
-  bool done() const { return done_; }
-  Clock::Duration longest_gap() const { return longest_gap_; }  // between two tokens
-  const Usage& usage() const { return usage_; }
-  const Request& request() const { return request_; }
-  const std::optional<PinOutcome>& pin() const { return pin_; }
-  const std::vector<Waiting>& waiting() const { return waiting_; }
-
- private:
-  Request request_;
-  const Clock& clock_;
-  std::optional<Clock::TimePoint> last_token_;
-  Clock::Duration longest_gap_{};
-  std::map<uint32_t, Answer> answers_;
-  std::map<uint32_t, bool> finished_;
-  bool done_ = false;
-  uint64_t scores_ = 0;
-  Usage usage_;
-  std::optional<PinOutcome> pin_;
-  std::vector<Waiting> waiting_;
-};
 
 struct WorldOptions {
   uint64_t seed = 1;
@@ -308,7 +184,10 @@ class World {
   // The same, each stage once nothing at all is left to do, timers included.
   void run_idle_stages(std::vector<std::function<void()>> stages) {
     size_t next = 0;
-    parker_.before_park = [this] { clock_.advance(options_.step_time); };
+    parker_.before_park = [this] {
+      clock_.advance(options_.step_time);
+      if (then_ && condition_()) std::exchange(then_, nullptr)();
+    };
     parker_.when_idle = [&] { next_stage(stages, next); };
     loop_.run(steps_->run());
     settle();
@@ -327,24 +206,11 @@ class World {
     settle();
   }
 
-  // Does `then` when the condition holds for the first time, in a run of phases.
+  // Does `then` when the condition holds for the first time, in a run of idle stages.
   void when(std::function<bool()> condition, std::function<void()> then) {
     condition_ = std::move(condition);
     then_ = std::move(then);
   }
-  // One after the other, each when all before has come to its end.
-  void run_phases(std::vector<std::function<void()>> phases) {
-    parker_.before_park = [this] {
-      clock_.advance(options_.step_time);
-      if (then_ && condition_()) std::exchange(then_, nullptr)();
-    };
-    parker_.when_idle = [this, phases, next = size_t{0}]() mutable {
-      next < phases.size() ? phases[next++]() : (void)steps_->push(ShutDownCommand{});
-    };
-    loop_.run(steps_->run());
-    settle();
-  }
-
   void settle() {
     if (disk_ != nullptr && !options_.faults_to_the_end) disk_->faults = {};
     check();

@@ -100,6 +100,49 @@ TEST(HeldPrefixes, a_chain_holds_its_last_path_for_a_while) {
   }
 }
 
+// case I2: who holds the most gives up a place, not who comes.
+TEST(HeldPrefixes, a_tenant_with_many_chains_leaves_others_theirs) {
+  World world({.pages = 1400, .eviction_policy = cache::EvictionPolicyKind::kLru});
+  const auto chain = [&](uint64_t seed, const std::string& tenant) {
+    Request request = prompt_from(seed, tenant == "few" ? 33 : 17, tenant);
+    request.chain = "resp " + std::to_string(seed);
+    world.submit(request);
+  };
+  constexpr uint64_t kFew = 12;
+  std::vector<std::shared_ptr<Client>> again;
+  std::vector<std::function<void()>> stages;
+  for (uint64_t at = 0; at < 1040; at += 40) {
+    stages.push_back([&chain, at] {
+      for (uint64_t i = 0; i < 40; ++i) chain(10'000 + at + i, "many");
+    });
+  }
+  for (uint64_t i = 1; i <= kFew; ++i) stages.push_back([&chain, i] { chain(i, "few"); });
+  // Its own prompts, for others' cannot evict what is below its share.
+  stages.push_back([&] {
+    for (uint64_t i = 0; i < 400; ++i) world.submit(prompt_from(20'000 + i, 160, "few"));
+  });
+  stages.push_back([&] {
+    for (uint64_t i = 1; i <= kFew; ++i) again.push_back(world.submit(prompt_from(i, 40, "few")));
+  });
+  world.run_stages(std::move(stages));
+  EXPECT_EQ(world.steps().stats().static_parts, 1024u);
+  ASSERT_EQ(again.size(), kFew);
+  for (const auto& client : again) EXPECT_EQ(client->usage().cached_tokens, 32u);
+}
+
+TEST(HeldPrefixes, who_wants_nothing_from_the_cache_has_its_own_back_after_a_preemption) {
+  World world({.pages = 60, .preempt_every = 20});
+  Request request = question(1, 100, 500, false);
+  request.explicit_breakpoints = true;
+  request.stop.max_tokens = 60;
+  request.stop.ignore_eos = true;
+  std::shared_ptr<Client> client;
+  world.run_stages({[&] { client = world.submit(request); }});
+  EXPECT_EQ(client->usage().cached_tokens, 0u);
+  EXPECT_GT(client->usage().preemptions, 0u);
+  EXPECT_GT(world.steps().stats().prefix_hits, 0u);
+}
+
 TEST(HeldPrefixes, in_explicit_mode_only_what_is_marked_goes_down_and_unmarked_takes_nothing) {
   sim::SimFiles files;
   World world({.pages = 60, .files = &files});

@@ -100,6 +100,32 @@ TEST(Prefetch, a_request_that_needs_the_room_has_it_at_once) {
   EXPECT_LT(outcome.prefetched_tokens, 192u);
 }
 
+// Streams that grow take a prefetch's room before one of them has to go.
+TEST(Prefetch, no_stream_is_preempted_for_it) {
+  WorldOptions options{.pages = 60};
+  options.take_turns = false;
+  options.load_bytes_max = 4096;  // a page at a time is on its way, the others have room set aside
+  std::vector<std::shared_ptr<Client>> streams;
+  uint64_t preemptions = 1;
+  const Outcome outcome = second_turn(options, [&](World& world) {
+    world.disk().faults.stall = 1;
+    world.disk().faults.stall_time = std::chrono::milliseconds(1500);
+    preemptions = world.steps().stats().preemptions;
+    world.steps().push(PrefetchCommand{"mine"});
+    for (uint64_t i = 0; i < 3; ++i) {
+      Request request = prompt_from(4'000'000 + i, 40);
+      request.stop.max_tokens = 250;
+      request.stop.ignore_eos = true;
+      streams.push_back(world.submit(request));
+    }
+    world.when([&] { return streams.back()->done(); },
+               [&] { preemptions = world.steps().stats().preemptions - preemptions; });
+  });
+  for (const auto& client : streams) EXPECT_EQ(client->usage().completion_tokens, 250u);
+  EXPECT_EQ(preemptions, 0u);
+  EXPECT_EQ(outcome.prefetched_tokens, 0u);
+}
+
 // case K18
 TEST(Prefetch, a_disk_that_fails_leaves_nothing_behind) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {

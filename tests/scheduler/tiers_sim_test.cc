@@ -238,8 +238,8 @@ TEST(TiersSimulation, a_decode_without_room_does_not_wait_for_the_load_of_anothe
       world.when([&] { return world.steps().stats().generated_tokens >= 80; },
                  [&world, &loading, loads] { loading = world.submit(loads); });
     };
-    world.run_phases({[&] { world.submit(prompt(1, 160, 1)); },
-                      [&] { world.submit(prompt(2, 380, 1)); }, stall});
+    world.run_idle_stages({[&] { world.submit(prompt(1, 160, 1)); },
+                           [&] { world.submit(prompt(2, 380, 1)); }, stall});
     ASSERT_NE(loading, nullptr);
     EXPECT_EQ(loading->usage().matched_tokens, 160u);
     EXPECT_LT(stream->longest_gap(), std::chrono::milliseconds(300)) << other_came_first;
@@ -315,12 +315,50 @@ TEST(TiersSimulation, prompts_that_follow_each_other_at_once_lose_no_pages) {
       asked.push_back(world.submit(prompt(asked.size() % 2)));
       world.when([&] { return asked.back()->done(); }, ask_next);
     };
-    world.run_phases({ask_next});
+    world.run_idle_stages({ask_next});
     ASSERT_EQ(asked.size(), 6u);
     for (size_t i = 2; i < asked.size(); ++i) {
       EXPECT_EQ(asked[i]->usage().matched_tokens, 384u) << i;
     }
   }
+}
+
+// A page that is being read when the cache is reset stays until the read has ended, and no longer.
+TEST(TiersSimulation, a_reset_while_pages_are_read_leaves_none_that_nobody_finds) {
+  sim::SimFiles files;
+  WorldOptions options;
+  options.seed = base_seed();
+  options.pages = 30;
+  options.files = &files;
+  options.nvme_bytes = 8u << 20;
+  options.clear_at_end = false;
+  options.step_time = std::chrono::milliseconds(1);
+  Request request;
+  for (uint32_t at = 0; at < 300; ++at) request.prompt.push_back(1 + at % 20);
+  request.stop.max_tokens = 1;
+  Request others = request;
+  for (model::TokenId& token : others.prompt) token = 1 + (token + 6) % 20;
+  uint64_t resets = 0, left = 0;
+  {
+    World world(options);
+    world.run_idle_stages({[&] { world.submit(request); }, [&] { world.submit(others); },
+                           [&] {
+                             world.disk().faults.latency_min = std::chrono::milliseconds(20);
+                             world.disk().faults.latency_max = std::chrono::milliseconds(20);
+                             world.submit(request);
+                             world.when([&] { return world.disk().stats().in_flight >= 3; },
+                                        [&] {
+                                          world.steps().push(
+                                              ResetCacheCommand{[&](uint64_t) { ++resets; }});
+                                          world.cancel(static_cast<RequestId>(3));
+                                        });
+                           }});
+    left = world.tiers_stats().nvme.pages;
+  }
+  EXPECT_EQ(resets, 1u);
+  World world(options);
+  EXPECT_EQ(world.tiers().stats().nvme.pages, left);
+  world.run_to_end();
 }
 
 // case K16: long streams of which the device holds four at a time all move on, in turns, or wait
