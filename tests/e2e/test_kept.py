@@ -11,6 +11,7 @@ import openai
 from websockets.sync.client import connect
 
 from harness import Server
+from openai_case import OpenAiCase
 from test_tiers import TierServer, document, settle
 
 RULES = document(900, 220)  # what stays the same
@@ -23,19 +24,10 @@ def flood(server, count=12, seed=5000):
         assert status == 200, reply
 
 
-class Kept(unittest.TestCase):
+class Kept(OpenAiCase):
     """On a device of about three prompts."""
 
-    @classmethod
-    def setUpClass(cls):
-        cls.server = Server(device="32M")
-        cls.client = openai.OpenAI(base_url=cls.server.url + "/v1", api_key="none", max_retries=0)
-        cls.model = cls.client.models.list().data[0].id
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.server.wait_idle()
-        cls.assertEqual(cls(), cls.server.stop(), 0)
+    DEVICE = "32M"
 
     def setUp(self):
         self.server.post("/reset_prefix_cache", {})

@@ -6,21 +6,10 @@ import unittest
 
 import openai
 
-from harness import Server
+from openai_case import OpenAiCase
 
 
-class OpenAiClient(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.server = Server()
-        cls.client = openai.OpenAI(base_url=cls.server.url + "/v1", api_key="none", max_retries=0)
-        cls.model = cls.client.models.list().data[0].id
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.server.wait_idle()
-        cls.assertEqual(cls(), cls.server.stop(), 0)
-
+class OpenAiClient(OpenAiCase):
     def chat(self, text, **extra):
         return self.client.chat.completions.create(
             model=self.model, messages=[{"role": "user", "content": text}], **extra)

@@ -7,7 +7,7 @@ import unittest
 import openai
 import websockets
 
-from harness import Server
+from openai_case import OpenAiCase
 
 ORDER = ["response.created", "response.in_progress", "response.output_item.added",
          "response.content_part.added", "response.output_text.delta",
@@ -15,18 +15,7 @@ ORDER = ["response.created", "response.in_progress", "response.output_item.added
          "response.output_item.done", "response.completed"]
 
 
-class Responses(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.server = Server()
-        cls.client = openai.OpenAI(base_url=cls.server.url + "/v1", api_key="none", max_retries=0)
-        cls.model = cls.client.models.list().data[0].id
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.server.wait_idle()
-        cls.assertEqual(cls(), cls.server.stop(), 0)
-
+class Responses(OpenAiCase):
     # ---- HTTP ----
 
     def test_basic_response(self):
