@@ -179,6 +179,18 @@ std::vector<uint64_t> admit(const PolicyOptions& options, const PolicyState& sta
   return admitted;
 }
 
+namespace {
+
+// Where a turn ends just before a page is whole, all of that page is computed again.
+bool turn_is_over(const RunningSequence& sequence, uint32_t slice, const PolicyState& state) {
+  constexpr uint32_t kLittle = 3;
+  const uint32_t patience = state.groups.empty() ? 0 : state.groups[0].page_tokens;
+  const uint32_t enough = sequence.lost <= kLittle ? slice : slice + patience;
+  return sequence.progress >= enough;
+}
+
+}  // namespace
+
 Turn next_turn(const PolicyOptions& options, const PolicyState& state) {
   if (options.slice_tokens == 0 || state.waiting.empty()) return {};
   const uint32_t slice = std::max(options.slice_tokens, options.headroom_tokens);
@@ -197,9 +209,9 @@ Turn next_turn(const PolicyOptions& options, const PolicyState& state) {
   if (next == nullptr) return {};
   std::vector<const RunningSequence*> order;
   for (const RunningSequence& sequence : state.running) {
-    const bool may_go = sequence.swappable && sequence.progress >= slice && sequence.choices == 1 &&
-                        sequence.priority >= next->priority;
-    if (may_go) order.push_back(&sequence);
+    const bool may_go =
+        sequence.swappable && sequence.choices == 1 && sequence.priority >= next->priority;
+    if (may_go && turn_is_over(sequence, slice, state)) order.push_back(&sequence);
   }
   std::sort(order.begin(), order.end(), [](const auto* a, const auto* b) {
     return std::tuple(a->progress, b->slot) > std::tuple(b->progress, a->slot);

@@ -72,6 +72,7 @@ struct RunningSequence {
   uint32_t output_tokens_left = 0;
   uint32_t progress = 0;   // tokens drawn since it was admitted last
   bool swappable = false;  // its pages are kept below the device
+  uint32_t lost = 0;       // tokens that it would compute again if it were swapped out now
 };
 
 struct PolicyState {
@@ -113,10 +114,10 @@ struct Turn {
 };
 
 // When nobody can be admitted: the sequence that waited longest comes in for those that have run
-// longest, each for at least slice_tokens (and headroom_tokens, case K16) since it was admitted.
-// Who was swapped out stays so for at least as many steps: with one stream too many there is one
-// swap a slice, not one for each that runs. Beyond turns_among (thrashing) a stream waits until
-// others have ended.
+// longest, each for at least slice_tokens (and headroom_tokens, case K16) since it was admitted,
+// and for up to a page more until little of it is lost. Who was swapped out stays so for at least
+// as many steps: with one stream too many there is one swap a slice, not one for each that runs.
+// Beyond turns_among (thrashing) a stream waits until others have ended.
 Turn next_turn(const PolicyOptions& options, const PolicyState& state);
 
 // The next step of what runs.

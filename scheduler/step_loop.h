@@ -71,8 +71,6 @@ using Command = std::variant<SubmitCommand, CancelCommand, EndSessionCommand, Pr
 
 class StepLoop {
  public:
-  // With pages short, a running sequence's path is handed down each time it has grown by this much.
-  static constexpr uint32_t kKeepAheadTokens = 64;
   // Who wants to know how a request goes is told after so long, and then every so often.
   static constexpr std::chrono::seconds kFirstReport{1}, kReportEvery{5};
   static constexpr size_t kPrefetchesMax = 4;  // at once
@@ -176,6 +174,7 @@ class StepLoop {
   void keep_path(LiveSequence& sequence, bool running);
   void keep_static_parts(const LiveSequence& sequence, uint32_t whole);
   void keep_ahead();
+  uint32_t lost_by_swap(const LiveSequence& sequence) const;
   void take_turns();
   void set_slice();
   uint64_t bytes_to_bring_back(const LiveSequence& sequence) const;

@@ -136,7 +136,8 @@ PolicyState StepLoop::picture() {
          .choices = sequence.choices_to_fork,
          .output_tokens_left = output_left(sequence),
          .progress = sequence.progress,
-         .swappable = sequence.kept_tokens + kKeepAheadTokens >= sequence.pages->size()});
+         .swappable = sequence.kept_tokens > 0,
+         .lost = lost_by_swap(sequence)});
   }
   return state;
 }

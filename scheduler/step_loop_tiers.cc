@@ -177,15 +177,24 @@ void StepLoop::keep_static_parts(const LiveSequence& sequence, uint32_t whole) {
   }
 }
 
-// While somebody waits for pages, what runs is written ahead of its turn's end.
+// With pages short, what runs is written page by page: some of it may have to give way.
 void StepLoop::keep_ahead() {
-  if (parts_.tiers == nullptr || waiting_.empty()) return;
+  if (parts_.tiers == nullptr) return;
+  constexpr uint32_t kPagesAhead = 2;  // for each that runs
+  const uint32_t short_of = kPagesAhead * static_cast<uint32_t>(running_.size());
+  if (waiting_.empty() && parts_.cache.pages_available()[0] >= short_of) return;
   for (LiveSequence* sequence : running_) {
     if (sequence->load != nullptr) continue;
-    if (sequence->pages->size() >= sequence->kept_tokens + kKeepAheadTokens) {
+    if (sequence->pages->size() >= sequence->kept_tokens + parts_.cache.page_tokens()) {
       keep_path(*sequence, true);
     }
   }
+}
+
+// What is not in a whole page, and the last whole page while it may still be on its way down.
+uint32_t StepLoop::lost_by_swap(const LiveSequence& sequence) const {
+  const uint32_t size = sequence.pages->size();
+  return size > sequence.kept_tokens ? size - sequence.kept_tokens : parts_.cache.page_tokens();
 }
 
 // A slice is long enough when bringing a sequence's pages back takes a tenth of it or less.

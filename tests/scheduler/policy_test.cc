@@ -146,6 +146,20 @@ TEST(NextTurn, nobody_is_swapped_out_before_its_slice_is_over) {
   EXPECT_TRUE(next_turn({.slice_tokens = 64}, state).swap_out.empty());
 }
 
+TEST(NextTurn, a_turn_goes_on_for_up_to_a_page_until_little_is_computed_again) {
+  PolicyState state = two_running(63);
+  state.waiting.push_back(waits(0, 500, false));
+  const uint32_t page = state.groups[0].page_tokens;
+  state.running[1].progress = 64;
+  state.running[1].lost = 4;
+  EXPECT_TRUE(next_turn({.slice_tokens = 64}, state).swap_out.empty());
+  state.running[1].lost = 3;
+  EXPECT_EQ(next_turn({.slice_tokens = 64}, state).swap_out, (std::vector<uint32_t>{2}));
+  state.running[1].lost = page;
+  state.running[1].progress = 64 + page;
+  EXPECT_EQ(next_turn({.slice_tokens = 64}, state).swap_out, (std::vector<uint32_t>{2}));
+}
+
 TEST(NextTurn, who_was_swapped_out_stays_so_for_a_slice) {
   PolicyState state = two_running(200);
   state.waiting.push_back(waits(0, 63, true));

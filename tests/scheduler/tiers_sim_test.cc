@@ -377,8 +377,8 @@ TEST(TiersSimulation, more_streams_than_the_device_holds_take_turns_or_wait) {
   const StreamsRun one_by_one = run_streams(options, 12);  // --prefer latency
   EXPECT_EQ(one_by_one.stats.turns, 0u);
   // In turns nobody waits as long for the first token; in place of that nobody is interrupted.
-  EXPECT_LT(in_turns.longest_queue_s, one_by_one.longest_queue_s * 0.7);
-  EXPECT_LT(one_by_one.mean_decode_s, in_turns.mean_decode_s * 0.7);
+  EXPECT_LT(in_turns.longest_queue_s, one_by_one.longest_queue_s * 0.8);
+  EXPECT_LT(one_by_one.mean_decode_s, in_turns.mean_decode_s * 0.8);
 }
 
 // The timeline of streams in turns has each step, read and wait, and nothing else.
@@ -411,7 +411,9 @@ TEST(TiersSimulation, the_timeline_tells_what_happened_when) {
   }
   for (const TraceEvent& event : world.timeline().events) {
     if (event.lane != TraceLane::kReads) continue;
-    EXPECT_STREQ(event.result, "ok");
+    // What is quicker to compute by then is called off.
+    const std::string result = event.result;
+    EXPECT_TRUE(result == "ok" || result == "nobody waited any more") << result;
     overlapping += std::any_of(steps.begin(), steps.end(), [&](const TraceEvent* step) {
       return step->begin < event.end && event.begin < step->end;
     });
@@ -436,11 +438,11 @@ TEST(TiersSimulation, the_timeline_tells_what_happened_when) {
 // Where bringing pages back takes the disk's time, fewer streams take turns, and all end.
 TEST(TiersSimulation, streams_that_thrash_are_fewer_and_all_end) {
   uint64_t thrashed = 0;
-  for (const double bytes_per_s : {0.0, 1e6, 2e5}) {
+  for (const double bytes_per_s : {0.0, 1e6, 5e5, 2e5}) {
     sim::SimFiles files;
     WorldOptions options = options_of_streams(files, 10);
     options.faults.bytes_per_s = bytes_per_s;
-    const StreamsRun run = run_streams(options, 24);
+    const StreamsRun run = run_streams(options, 48);
     EXPECT_GT(run.stats.turns, 0u) << bytes_per_s;
     EXPECT_GT(run.stats.swapped_bytes, 0u) << bytes_per_s;
     thrashed += run.stats.thrashed;
