@@ -62,6 +62,7 @@ struct DirectoryNode {
   uint32_t children = 0;
   uint32_t stored_children = 0;  // whose page of the chain (tiers.h) is on NVMe
   uint32_t transfers = 0;        // that name it
+  uint64_t whole_since = 0;      // losses (Tiers) at which its chain was whole; 0: not known
   bool on_written_path = false;  // the writer goes through it: its pages on NVMe stay
   uint32_t uses = 0;             // times a request's path went through it
   uint64_t last_use = 0;

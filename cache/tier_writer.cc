@@ -197,27 +197,7 @@ Task<> Tiers::write_batch(PinnedPath pinned, std::vector<DirectoryNode*> nodes, 
         put_page({copy.node, copy.group, copy.reused, clears}, copy.data, std::move(copy.owner)));
   }
   co_await puts.join();
-  drop_unreachable(staged);
-}
-
-// Whether the page may be written: what it is found through is in the store, or goes there before
-// it in this batch.
-bool Tiers::chain_leads_to(const DirectoryNode& node, uint32_t group) const {
-  const LowerPage* before = before_in_chain(node, group);
-  if (before == nullptr || before->residency.in(Tier::kNvme)) return true;
-  const Move move = before->residency.move();
-  return move == Move::kDeviceToNvme || move == Move::kHostToNvme;
-}
-
-// Some of a batch could not be written: what comes after it would be found by nobody after a
-// restart, and would take room.
-void Tiers::drop_unreachable(const std::vector<Copy>& written) {
-  for (const Copy& copy : written) {
-    const bool may_drop = copy.node->pages[copy.group].residency.may_drop(Tier::kNvme);
-    if (!may_drop || is_reachable(*copy.node, copy.group)) continue;
-    drop_nvme(*copy.node, copy.group, true);
-    ++nvme_.skipped;
-  }
+  co_await drop_unreachable(staged);
 }
 
 // Device pages into host pages, as far as those are free or can be made so.
@@ -272,7 +252,7 @@ void Tiers::start_staged_copies(const PinnedPath& pinned, const std::vector<Dire
       DirectoryNode* node = nodes[position];
       if (from == kNoPage || !node->pages[g].residency.may_begin(Move::kDeviceToNvme)) continue;
       std::shared_ptr<Staging::Slot> slot;
-      if (chain_leads_to(*node, g) && staging_->free_slots() > 0 &&
+      if (way_is_whole(*node, g) && staging_->free_slots() > 0 &&
           makes_room(*node, g, position < reused, copies.size())) {
         slot = staging_->take();
       }
@@ -296,7 +276,7 @@ std::vector<Tiers::Copy> Tiers::begin_host_puts(const std::vector<DirectoryNode*
       DirectoryNode* node = nodes[position];
       LowerPage& lower = node->pages[g];
       if (!lower.residency.may_begin(Move::kHostToNvme)) continue;
-      if (!chain_leads_to(*node, g) || !makes_room(*node, g, position < reused, puts.size())) {
+      if (!way_is_whole(*node, g) || !makes_room(*node, g, position < reused, puts.size())) {
         ++nvme_.skipped;
         continue;
       }
@@ -312,7 +292,7 @@ std::vector<Tiers::Copy> Tiers::begin_host_puts(const std::vector<DirectoryNode*
 // this batch will take.
 bool Tiers::makes_room(const DirectoryNode& node, uint32_t group, bool reused, uint64_t begun) {
   if (options_.write == WritePolicy::kOff) return false;
-  const bool again = reused || node.uses > 0;
+  const bool again = reused || node.uses > 0 || is_missed(node, group);
   if (options_.write == WritePolicy::kReuse && !again) return false;
   return frees_slot(group, likely_bytes_[group], begun, again) &&
          write_breaker_.allows(parts_.loop.clock().now());
@@ -368,7 +348,7 @@ Task<> Tiers::put_page(Put put, std::byte* data, std::shared_ptr<void> owner) {
   const size_t bytes = parts_.cache.page_bytes(group);
   Stored to_store = co_await encode(group, data, std::move(owner));
   const auto stored_bytes = static_cast<uint32_t>(to_store.payload.bytes.size());
-  const bool again = put.reused || node->uses > 0;
+  const bool again = put.reused || node->uses > 0 || is_missed(*node, group);
   // What it takes is known only now, and a reset may have come meanwhile.
   if (put.clears != clears_ ||
       (encoder_ != nullptr && !frees_slot(group, stored_bytes, 0, again))) {

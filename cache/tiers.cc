@@ -155,7 +155,7 @@ void Tiers::list_stored() {
     }
     if (node == nullptr || node->uid != uid || node->parent != parent || node->key != key ||
         !std::equal(name.tokens.begin(), name.tokens.end(), node->tokens.begin()) ||
-        node->pages[name.group].residency.in(Tier::kNvme) || !is_reachable(*node, name.group)) {
+        node->pages[name.group].residency.in(Tier::kNvme) || !way_is_whole(*node, name.group)) {
       parts_.store->erase(page.slot, page.generation);
       if (parent != nullptr) directory_.settle(node != nullptr ? node : parent);
       ++lost;
@@ -201,31 +201,6 @@ void Tiers::list(TierEntry& entry, Tier tier) {
   policy(tier, entry.group).add(entry);
 }
 
-// The page without which this one is not found after a restart; null: none.
-const LowerPage* Tiers::before_in_chain(const DirectoryNode& node, uint32_t group) const {
-  if (!is_chained()) return nullptr;
-  if (group > 0) return &node.pages[0];
-  return node.parent->uid == 0 ? nullptr : &node.parent->pages[0];
-}
-
-bool Tiers::is_reachable(const DirectoryNode& node, uint32_t group) const {
-  const LowerPage* before = before_in_chain(node, group);
-  return before == nullptr || before->residency.in(Tier::kNvme);
-}
-
-bool Tiers::may_evict_from_nvme(const DirectoryNode& node, uint32_t group) const {
-  const bool last = group > 0 || !is_chained() || node.stored_children == 0;
-  return last && !node.on_written_path && node.pages[group].residency.may_drop(Tier::kNvme);
-}
-
-void Tiers::entered_nvme(DirectoryNode& node, uint32_t group) {
-  admit(node.pages[group].nvme, Tier::kNvme);
-  list_idle(node, group);
-  if (group > 0 || !is_chained() || node.parent->uid == 0) return;
-  ++node.parent->stored_children;
-  unlist(node.parent->pages[0].nvme, Tier::kNvme);
-}
-
 void Tiers::unlist(TierEntry& entry, Tier tier) {
   if (!std::exchange(entry.listed, false)) return;
   policy(tier, entry.group).remove(entry);
@@ -244,6 +219,7 @@ void Tiers::begin_move(DirectoryNode& node, uint32_t group, Move move) {
   const Tier from = kMoveEnds[static_cast<size_t>(move)].from;
   if (from == Tier::kHost) unlist(page.host, Tier::kHost);
   if (from == Tier::kNvme) unlist(page.nvme, Tier::kNvme);
+  if (from == Tier::kNvme && is_chained()) unlist(node.pages[0].nvme, Tier::kNvme);
 }
 
 void Tiers::end_move(DirectoryNode& node, uint32_t group, bool arrived) {
@@ -251,6 +227,7 @@ void Tiers::end_move(DirectoryNode& node, uint32_t group, bool arrived) {
   CHECK(node.transfers > 0);
   --node.transfers;
   list_idle(node, group);
+  if (is_chained()) list_idle(node, 0);
 }
 
 // Pages that no transfer reads are candidates, on NVMe the last of each chain.
@@ -277,9 +254,7 @@ void Tiers::drop_nvme(DirectoryNode& node, uint32_t group, bool erase) {
   leave(page.nvme, Tier::kNvme);
   if (erase) parts_.store->erase(page.slot, page.generation);
   --nvme_.pages;
-  if (group > 0 || !is_chained() || node.parent->uid == 0) return;
-  CHECK(node.parent->stored_children > 0);
-  if (--node.parent->stored_children == 0) list_idle(*node.parent, 0);
+  left_nvme(node, group);
 }
 
 bool Tiers::evict_one(Tier tier, uint32_t group) {

@@ -19,9 +19,10 @@
 // take 0.6 of either alone.
 //
 // On NVMe pages form chains: a page of full attention can be found after a restart only through its
-// parent's, and a window's page only beside its own node's. So none is written whose parent is not
-// there or on its way, and the last of a chain is the first to be evicted. A model of windows alone
-// has no chains, and nothing of it is found after a restart.
+// parent's, and a window's page only beside its own node's. So none is written to which stored
+// pages do not lead all the way, and the last of a chain is the first to be evicted
+// (tier_chain.cc). A model of windows alone has no chains, and nothing of it is found after a
+// restart.
 //
 // A tier may lose pages; it never returns wrong bytes, and no request fails because of it: every
 // failure is a page to compute, and a counter.
@@ -261,10 +262,6 @@ class Tiers {
   void drop_nvme(DirectoryNode& node, uint32_t group, bool erase);
   bool evict_one(Tier tier, uint32_t group);
   bool is_chained() const { return !parts_.cache.is_window(0); }
-  const LowerPage* before_in_chain(const DirectoryNode& node, uint32_t group) const;
-  bool is_reachable(const DirectoryNode& node, uint32_t group) const;
-  bool may_evict_from_nvme(const DirectoryNode& node, uint32_t group) const;
-  void entered_nvme(DirectoryNode& node, uint32_t group);
   void admit(TierEntry& entry, Tier tier);
   void begin_move(DirectoryNode& node, uint32_t group, Move move);
   void end_move(DirectoryNode& node, uint32_t group, bool arrived);
@@ -285,8 +282,6 @@ class Tiers {
   void start_host_copies(const PinnedPath& pinned, const std::vector<DirectoryNode*>& nodes,
                          const Range& range, std::vector<Copy>& copies);
   void finish_host_copies(const std::vector<Copy>& copies, Clock::Duration took, uint64_t clears);
-  bool chain_leads_to(const DirectoryNode& node, uint32_t group) const;
-  void drop_unreachable(const std::vector<Copy>& written);
   void start_staged_copies(const PinnedPath& pinned, const std::vector<DirectoryNode*>& nodes,
                            const Range& range, uint32_t reused, std::vector<Copy>& copies);
   std::vector<Copy> begin_host_puts(const std::vector<DirectoryNode*>& nodes, const Range& range,
@@ -300,6 +295,14 @@ class Tiers {
   uint32_t reused_pages(const KeptPath& path);
   void grow_path(const KeptPath& path, std::vector<DirectoryNode*>& nodes, uint32_t end);
   void release_nodes(const std::vector<DirectoryNode*>& nodes);
+
+  // tier_chain.cc
+  bool way_is_whole(DirectoryNode& of, uint32_t group);
+  bool may_evict_from_nvme(const DirectoryNode& node, uint32_t group) const;
+  void entered_nvme(DirectoryNode& node, uint32_t group);
+  void left_nvme(DirectoryNode& node, uint32_t group);
+  bool is_missed(const DirectoryNode& node, uint32_t group) const;
+  Task<> drop_unreachable(const std::vector<Copy>& written);
 
   // tier_load.cc
   uint32_t loadable_end(const std::vector<DirectoryNode*>& nodes, uint32_t begin, bool nvme) const;
@@ -358,6 +361,7 @@ class Tiers {
   bool probing_reads_ = false;
   uint64_t tick_ = 0;
   uint64_t clears_ = 0;
+  uint64_t losses_ = 1;  // of pages with others after them; counts from 1 (DirectoryNode)
   std::unordered_map<uint64_t, uint32_t>
       seen_;  // page key -> times kept; a bounded memory of reuse
   TransferRate host_rate_, nvme_rate_;
