@@ -38,4 +38,14 @@ TraceSnapshot Trace::snapshot(Clock::TimePoint begin, Clock::TimePoint end) cons
   return taken;
 }
 
+void keep_own(TraceSnapshot& snapshot, uint32_t tenant) {
+  std::erase_if(snapshot.events, [tenant](const TraceEvent& event) {
+    return event.lane == TraceLane::kRequests && event.tenant != tenant;
+  });
+  for (TraceEvent& event : snapshot.events) {
+    if (event.lane != TraceLane::kRequests) event.arguments = {};
+  }
+  snapshot.others_hidden = true;
+}
+
 }  // namespace spillway

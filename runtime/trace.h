@@ -41,6 +41,7 @@ struct TraceEvent {
   const char* name = nullptr;  // literal
   TraceLane lane{};
   bool moment = false;  // no span: `end` alone counts
+  uint32_t tenant = 0;  // of kRequests: whose it is, by a number of the engine's
   uint64_t id = 0;      // tells spans of one lane apart that belong to different things
   Clock::TimePoint begin{}, end{};
   std::array<Argument, 5> arguments{};
@@ -52,6 +53,7 @@ struct TraceSnapshot {
   Clock::TimePoint begin{}, end{};
   std::vector<TraceEvent> events;  // in the order they ended
   uint64_t lost = 0;               // older ones that the ring no longer had
+  bool others_hidden = false;      // it is one tenant's: see keep_own()
 };
 
 class Trace {
@@ -74,6 +76,10 @@ class Trace {
   uint64_t lost_ = 0;            // overwritten since it went on
   Clock::TimePoint lost_end_{};  // of the newest of these
 };
+
+// Leaves of it what this tenant may see: its own requests whole, of the rest when something was
+// done and how it ended, without sizes, counts and places.
+void keep_own(TraceSnapshot& snapshot, uint32_t tenant);
 
 // Chrome's trace event format (JSON), which ui.perfetto.dev opens: complete events, in microseconds
 // since snapshot.begin, in the order they began. Spans of a lane that overlap get rows of their

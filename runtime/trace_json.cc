@@ -136,7 +136,8 @@ std::string trace_json(const TraceSnapshot& snapshot) {
   return "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n" + names + events +
          "{\"ph\":\"M\",\"name\":\"trace\",\"pid\":1,\"tid\":0,\"args\":{\"seconds\":" +
          seconds_text(snapshot.end - snapshot.begin) +
-         ",\"lost\":" + std::to_string(snapshot.lost) + "}}\n]}\n";
+         ",\"lost\":" + std::to_string(snapshot.lost) +
+         ",\"others\":" + (snapshot.others_hidden ? "\"hidden\"" : "\"shown\"") + "}}\n]}\n";
 }
 
 }  // namespace spillway

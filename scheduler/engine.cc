@@ -422,8 +422,9 @@ void Engine::reset_prefix_cache(std::function<void(uint64_t pages)> then) {
 
 void Engine::start_trace() { impl_->push(StartTraceCommand{}); }
 
-void Engine::take_trace(Clock::TimePoint begin, std::function<void(TraceSnapshot)> then) {
-  impl_->push(TakeTraceCommand{begin, std::move(then)});
+void Engine::take_trace(Clock::TimePoint begin, std::optional<std::string> tenant,
+                        std::function<void(TraceSnapshot)> then) {
+  impl_->push(TakeTraceCommand{begin, std::move(tenant), std::move(then)});
 }
 
 EngineStats Engine::stats() const {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -105,7 +106,9 @@ class Engine {
   // Records a timeline (runtime/trace.h) from now on. Each start is ended by one take, which calls
   // back on the engine thread with what happened since `begin`.
   void start_trace();
-  void take_trace(Clock::TimePoint begin, std::function<void(TraceSnapshot)> then);
+  // With a `tenant` it shows what that one may see (step_trace.h).
+  void take_trace(Clock::TimePoint begin, std::optional<std::string> tenant,
+                  std::function<void(TraceSnapshot)> then);
   // A snapshot as of the last step, or now when idle. Any thread.
   EngineStats stats() const;
   // What the engine sleeps in: "io_uring", or "ppoll" and why not io_uring (case S15).

@@ -168,6 +168,7 @@ void StepLoop::handle(Command command) {
 void StepLoop::take_trace(TakeTraceCommand& command) {
   TraceSnapshot taken = parts_.loop.trace().snapshot(command.begin, parts_.loop.clock().now());
   for (const auto& [id, request] : requests_) trace_.add_open(*request, taken);
+  if (command.tenant) trace_.keep_own(taken, *command.tenant);
   parts_.loop.trace().release();
   command.then(std::move(taken));
 }

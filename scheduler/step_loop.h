@@ -52,6 +52,7 @@ struct ResetCacheCommand {
 struct StartTraceCommand {};
 struct TakeTraceCommand {  // ends what one StartTraceCommand began
   Clock::TimePoint begin;
+  std::optional<std::string> tenant;  // who may see its own requests alone
   std::function<void(TraceSnapshot)> then;
 };
 struct ListPinsCommand {

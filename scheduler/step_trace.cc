@@ -62,11 +62,11 @@ void StepTrace::evicted(uint64_t pages_in_all) {
                      .arguments = {{{"pages", static_cast<int64_t>(pages)}}}});
 }
 
-TraceEvent StepTrace::span(const LiveRequest& request, const char* name,
-                           Clock::TimePoint since) const {
+TraceEvent StepTrace::span(const LiveRequest& request, const char* name, Clock::TimePoint since) {
   const Usage& usage = request.usage;
   return {.name = name,
           .lane = TraceLane::kRequests,
+          .tenant = number_of(request.request.tenant),
           .id = static_cast<uint64_t>(request.id),
           .begin = since,
           .end = loop_.clock().now(),
@@ -75,6 +75,14 @@ TraceEvent StepTrace::span(const LiveRequest& request, const char* name,
                          {"of_these_host", usage.host_tokens},
                          {"of_these_nvme", usage.nvme_tokens},
                          {"generated", usage.completion_tokens}}}};
+}
+
+uint32_t StepTrace::number_of(const std::string& tenant) {
+  return tenants_.try_emplace(tenant, static_cast<uint32_t>(tenants_.size())).first->second;
+}
+
+void StepTrace::keep_own(TraceSnapshot& snapshot, const std::string& tenant) {
+  spillway::keep_own(snapshot, number_of(tenant));
 }
 
 void StepTrace::waited(const LiveRequest& request, const char* name, Clock::TimePoint since) {

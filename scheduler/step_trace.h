@@ -4,6 +4,8 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <unordered_map>
 
 #include "model/runner.h"
 #include "runtime/engine_loop.h"
@@ -37,15 +39,19 @@ class StepTrace {
   void finished(const LiveRequest& request) { add_phase(request, nullptr); }
   // Adds what the request is just doing.
   void add_open(const LiveRequest& request, TraceSnapshot& to);
+  // What the tenant may see of it.
+  void keep_own(TraceSnapshot& snapshot, const std::string& tenant);
 
  private:
   void add_phase(const LiveRequest& request, TraceSnapshot* to);
-  TraceEvent span(const LiveRequest& request, const char* name, Clock::TimePoint since) const;
+  TraceEvent span(const LiveRequest& request, const char* name, Clock::TimePoint since);
+  uint32_t number_of(const std::string& tenant);
   void layers(const model::StepResult& result);
 
   EngineLoop& loop_;
   Clock::TimePoint marked_{};
   uint64_t evicted_ = 0;
+  std::unordered_map<std::string, uint32_t> tenants_;  // seen while it was on: as many as keys
 };
 
 }  // namespace spillway::scheduler

@@ -19,6 +19,8 @@ class Access {
          std::string host);
 
   bool needs_key() const { return !keys_.empty(); }
+  // Whether those who ask are to see nothing of each other.
+  bool has_tenants() const { return keys_.size() > 1; }
   // The tenant of the request's key ("" where no key is needed); nothing if the key is missing or
   // wrong. Compared in constant time. Takes "Authorization: Bearer KEY", Basic with the key as
   // password (so that a browser can open the page), and "x-api-key: KEY".

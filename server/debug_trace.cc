@@ -4,7 +4,6 @@
 #include <charconv>
 
 #include "runtime/suspend.h"
-#include "server/wake.h"
 
 namespace spillway::server {
 namespace {
@@ -33,16 +32,17 @@ ApiResult<double> seconds_of(std::string_view target) {
   return ApiResult<double>(boost::system::in_place_value, seconds);
 }
 
-// Waits for a time, or until a flag stops.
+// Waits for a time, or until a flag stops or the connection's client is gone.
 class Pause final : public StopListener {
  public:
-  Pause(asio::any_io_executor executor, StopFlag& stop, std::chrono::duration<double> time)
-      : timer_(std::move(executor),
+  Pause(Connection& connection, StopFlag& stop, std::chrono::duration<double> time)
+      : connection_(connection),
+        timer_(connection.stream().get_executor(),
                std::chrono::duration_cast<std::chrono::steady_clock::duration>(time)) {
     if (stop.stopped()) timer_.expires_after(std::chrono::seconds(0));
     timer_.async_wait([this](boost::system::error_code) {
       over_ = true;
-      wake_.notify();
+      connection_.wake().notify();
     });
     if (!stop.stopped()) stop.add(*this);
   }
@@ -51,13 +51,17 @@ class Pause final : public StopListener {
   }
   // Ends when the timer's handler has run, so that nothing of it outlives this.
   Task<> wait() {
-    while (!over_) co_await wake_.wait();
+    while (!over_) {
+      connection_.watch();
+      if (connection_.peer_gone() || connection_.interrupted()) timer_.cancel();
+      co_await connection_.wake().wait();
+    }
   }
   void on_stop() override { timer_.cancel(); }
 
  private:
+  Connection& connection_;
   asio::steady_timer timer_;
-  Wake wake_;
   bool over_ = false;
 };
 
@@ -65,11 +69,12 @@ class Pause final : public StopListener {
 struct TakeOp {
   Backend& backend;
   const Clock::TimePoint begin;
+  std::optional<std::string> tenant;
   std::shared_ptr<TraceSnapshot> taken = std::make_shared<TraceSnapshot>();
 
   void start(Resumer resumer) {
     auto shared = std::make_shared<Resumer>(std::move(resumer));
-    backend.take_trace(begin, [to = taken, shared](TraceSnapshot snapshot) {
+    backend.take_trace(begin, std::move(tenant), [to = taken, shared](TraceSnapshot snapshot) {
       *to = std::move(snapshot);
       shared->resume();
     });
@@ -78,8 +83,8 @@ struct TakeOp {
 
 }  // namespace
 
-Task<Answer> debug_trace(Service& service, std::string_view target) {
-  const ApiResult<double> seconds = seconds_of(target);
+Task<Answer> debug_trace(Service& service, Connection& connection, Request request) {
+  const ApiResult<double> seconds = seconds_of(request.head.target);
   if (!seconds) co_return error_response(seconds.error());
   if (service.traces >= kTracesMax) {
     co_return error_response({.status = 429,
@@ -92,10 +97,11 @@ Task<Answer> debug_trace(Service& service, std::string_view target) {
   ++service.traces;
   const Clock::TimePoint begin = std::chrono::steady_clock::now();
   backend->start_trace();
-  Pause pause(co_await asio::this_coro::executor, service.drain,
-              std::chrono::duration<double>(*seconds));
+  Pause pause(connection, service.drain, std::chrono::duration<double>(*seconds));
   co_await pause.wait();
-  TakeOp op{*backend, begin};
+  std::optional<std::string> tenant;
+  if (service.access.has_tenants()) tenant = std::move(request.tenant);
+  TakeOp op{*backend, begin, std::move(tenant)};
   co_await suspend(op);
   --service.traces;
   auto work = [taken = op.taken] { return trace_json(*taken); };

@@ -241,7 +241,7 @@ ApiResult<std::string> admit(const Service& service, const RequestHead& head) {
   return tenant;
 }
 
-Task<Answer> answer(Service& service, Request request) {
+Task<Answer> answer(Service& service, Connection& connection, Request request) {
   const Route route = find_route(request.head.path())->route;
   if (route == Route::kHealth) co_return health(service);
   if (route == Route::kVersion) co_return Response{.body = version_body(service.options.network)};
@@ -268,7 +268,7 @@ Task<Answer> answer(Service& service, Request request) {
     case Route::kDebugCache:
       co_return Response{.body = debug_cache_body(model)};
     case Route::kDebugTrace:
-      co_return co_await debug_trace(service, request.head.target);
+      co_return co_await debug_trace(service, connection, std::move(request));
     case Route::kResetCache:
       co_return co_await reset_cache(service.model->backend);
     case Route::kPins:

@@ -7,6 +7,7 @@
 
 #include "runtime/task.h"
 #include "server/api/job.h"
+#include "server/connection.h"
 #include "server/http_parser.h"
 #include "server/response.h"
 #include "server/service.h"
@@ -24,8 +25,9 @@ using Answer = std::variant<Response, Job>;
 
 // What can be refused before a body is read: origin, key, path, method. Success: go on.
 ApiResult<std::string> admit(const Service& service, const RequestHead& head);  // the tenant
-// Suspends for work on the worker pool. `service` must outlive it.
-Task<Answer> answer(Service& service, Request request);
+// Suspends for work on the worker pool. `service` and `connection`, whose client waits for it, must
+// outlive it.
+Task<Answer> answer(Service& service, Connection& connection, Request request);
 // Of the path, as an Allow field has them; "" if there is nothing at it.
 std::string_view allowed_methods(std::string_view path);
 // The route's name for metrics, "other" if there is none: clients cannot make new labels.

@@ -142,7 +142,7 @@ Task<bool> answer_request(Service& service, Connection& connection, Responder& r
   const std::string id = request.id;
   const std::string route(route_name(request.head.path()));
   const std::string method = request.head.method;
-  Answer result = co_await answer(service, std::move(request));
+  Answer result = co_await answer(service, connection, std::move(request));
   bool sent = false;
   if (Response* response = std::get_if<Response>(&result)) {
     sent = co_await responder.send(std::move(*response));

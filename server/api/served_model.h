@@ -34,7 +34,8 @@ class Backend {
   virtual void reset_prefix_cache(std::function<void(uint64_t pages)> then) = 0;
   // As the engine's: each start is ended by one take.
   virtual void start_trace() = 0;
-  virtual void take_trace(Clock::TimePoint begin, std::function<void(TraceSnapshot)> then) = 0;
+  virtual void take_trace(Clock::TimePoint begin, std::optional<std::string> tenant,
+                          std::function<void(TraceSnapshot)> then) = 0;
   virtual scheduler::EngineStats stats() const = 0;
 };
 

@@ -52,8 +52,9 @@ class EngineBackend final : public Backend {
     engine->reset_prefix_cache(std::move(then));
   }
   void start_trace() override { engine->start_trace(); }
-  void take_trace(Clock::TimePoint begin, std::function<void(TraceSnapshot)> then) override {
-    engine->take_trace(begin, std::move(then));
+  void take_trace(Clock::TimePoint begin, std::optional<std::string> tenant,
+                  std::function<void(TraceSnapshot)> then) override {
+    engine->take_trace(begin, std::move(tenant), std::move(then));
   }
   scheduler::EngineStats stats() const override { return engine->stats(); }
 };

@@ -81,7 +81,8 @@ Result<std::ofstream> open_trace_file(const std::string& path) {
 void write_trace(Backend& backend, Clock::TimePoint begin, const std::string& path,
                  std::ofstream& file) {
   std::promise<TraceSnapshot> promise;
-  backend.take_trace(begin, [&](TraceSnapshot taken) { promise.set_value(std::move(taken)); });
+  backend.take_trace(begin, std::nullopt,
+                     [&](TraceSnapshot taken) { promise.set_value(std::move(taken)); });
   const TraceSnapshot taken = promise.get_future().get();
   file << trace_json(taken) << std::flush;
   std::fprintf(stderr, "spillway: %s%s: %s events; open it at ui.perfetto.dev\n",

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -433,6 +434,49 @@ TEST(TiersSimulation, the_timeline_tells_what_happened_when) {
   EXPECT_GT(evicted, 0u);
   EXPECT_GE(count["plan"] + 1, stats.steps);  // the first began at the clock's zero
   EXPECT_EQ(count["take the step"], stats.steps);
+}
+
+// case I4
+TEST(TiersSimulation, the_timeline_of_a_tenant_shows_the_others_without_sizes) {
+  sim::SimFiles files;
+  WorldOptions options = options_of_streams(files, 4);
+  options.trace = true;
+  options.faults.latency_max = std::chrono::milliseconds(30);
+  World world(options);
+  for (uint32_t i = 0; i < 8; ++i) {
+    Request request = prompt_of(40 + i, 100);
+    request.tenant = i % 4 == 0 ? "one" : std::to_string(i);
+    world.submit(request);
+  }
+  std::optional<TraceSnapshot> own, all;
+  world.run_steps_then(150, [&] {
+    for (auto* taken : {&own, &all}) {
+      world.steps().push(StartTraceCommand{});
+      std::optional<std::string> tenant;
+      if (taken == &own) tenant = "one";
+      world.steps().push(TakeTraceCommand{
+          {}, tenant, [taken](TraceSnapshot snapshot) { *taken = std::move(snapshot); }});
+    }
+  });
+  ASSERT_TRUE(own && all);
+  std::set<uint64_t> rows, all_rows;
+  size_t spans = 0, all_spans = 0;
+  for (const TraceEvent& event : own->events) {
+    const bool request = event.lane == TraceLane::kRequests;
+    if (request) rows.insert(event.id);
+    spans += !request;
+    EXPECT_EQ(event.arguments[0].name != nullptr, request) << event.name;
+  }
+  for (const TraceEvent& event : all->events) {
+    if (event.lane == TraceLane::kRequests) all_rows.insert(event.id);
+    all_spans += event.lane != TraceLane::kRequests;
+  }
+  EXPECT_EQ(rows, (std::set<uint64_t>{1, 5}));
+  EXPECT_GT(all_rows.size(), 4u);
+  EXPECT_EQ(spans, all_spans);
+  EXPECT_GT(spans, 100u);
+  EXPECT_NE(trace_json(*own).find("\"others\":\"hidden\""), std::string::npos);
+  EXPECT_EQ(trace_json(*all).find("\"others\":\"hidden\""), std::string::npos);
 }
 
 // Where bringing pages back takes the disk's time, fewer streams take turns, and all end.

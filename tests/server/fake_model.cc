@@ -111,8 +111,15 @@ void FakeBackend::reset_prefix_cache(std::function<void(uint64_t)> then) {
   changed_.notify_all();
 }
 
-void FakeBackend::take_trace(Clock::TimePoint begin, std::function<void(TraceSnapshot)> then) {
+std::vector<std::optional<std::string>> FakeBackend::trace_tenants() const {
   const std::lock_guard lock(mutex_);
+  return trace_tenants_;
+}
+
+void FakeBackend::take_trace(Clock::TimePoint begin, std::optional<std::string> tenant,
+                             std::function<void(TraceSnapshot)> then) {
+  const std::lock_guard lock(mutex_);
+  trace_tenants_.push_back(std::move(tenant));
   takes_.push_back([this, begin, then = std::move(then)] {
     const auto ms = [&](int at) { return begin + std::chrono::milliseconds(at); };
     TraceSnapshot taken{.begin = begin, .end = ms(100), .events = {}, .lost = 0};

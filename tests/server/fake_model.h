@@ -53,7 +53,9 @@ class FakeBackend final : public Backend {
   void reset_prefix_cache(std::function<void(uint64_t)> then) override;
   void start_trace() override { ++traces_begun; }
   // One step and one read, half of it before `begin`.
-  void take_trace(Clock::TimePoint begin, std::function<void(TraceSnapshot)> then) override;
+  void take_trace(Clock::TimePoint begin, std::optional<std::string> tenant,
+                  std::function<void(TraceSnapshot)> then) override;
+  std::vector<std::optional<std::string>> trace_tenants() const;  // of those that were taken
   scheduler::EngineStats stats() const override;
 
   // Milliseconds before the first token, and between tokens.
@@ -85,6 +87,7 @@ class FakeBackend final : public Backend {
   std::vector<scheduler::Request> seen_;
   std::deque<std::function<void(uint64_t)>> resets_;
   std::deque<std::function<void()>> takes_;
+  std::vector<std::optional<std::string>> trace_tenants_;
   std::vector<std::string> prefetched_;
   std::map<std::pair<std::string, std::string>, uint32_t> pins_;  // tenant and id: tokens
   uint64_t next_id_ = 1;

@@ -399,6 +399,41 @@ TEST_F(ServerTest, a_trace_ends_when_the_server_drains) {
   EXPECT_EQ(backend_->traces_taken, 4);
 }
 
+TEST_F(ServerTest, a_trace_ends_when_its_client_leaves) {
+  start();
+  for (int i = 0; i < 6; ++i) {  // more than may be recorded at a time
+    RawClient client(port());
+    client.send("GET /debug/trace?seconds=60 HTTP/1.1\r\nHost: a\r\n\r\n");
+    ASSERT_TRUE(eventually([&] { return backend_->traces_begun == i + 1; }));
+    client.close();
+    ASSERT_TRUE(eventually([&] { return backend_->traces_taken == i + 1; }));
+  }
+  EXPECT_EQ(RawClient(port()).get("/debug/trace?seconds=0.01").status, 200);
+}
+
+// case I4
+TEST_F(ServerTest, a_trace_is_its_own_tenants_where_there_are_several) {
+  start({.api_keys = {"one", "two"}});
+  RawClient client(port());
+  for (const char* key : {"one", "two", "two"}) {
+    const auto reply = client.get("/debug/trace?seconds=0.01",
+                                  "Authorization: Bearer " + std::string(key) + "\r\n");
+    EXPECT_EQ(reply.status, 200);
+  }
+  const auto tenants = backend_->trace_tenants();
+  ASSERT_EQ(tenants.size(), 3u);
+  ASSERT_TRUE(tenants[0] && tenants[1] && tenants[2]);
+  EXPECT_NE(*tenants[0], *tenants[1]);
+  EXPECT_EQ(*tenants[1], *tenants[2]);
+}
+
+TEST_F(ServerTest, a_trace_shows_all_where_there_is_one_key) {
+  start({.api_keys = {"one"}});
+  RawClient client(port());
+  EXPECT_EQ(client.get("/debug/trace?seconds=0.01", "Authorization: Bearer one\r\n").status, 200);
+  EXPECT_EQ(backend_->trace_tenants(), (std::vector<std::optional<std::string>>{std::nullopt}));
+}
+
 // case I3
 TEST_F(ServerTest, every_route_but_health_needs_a_key) {
   ServerOptions options;
