@@ -28,7 +28,7 @@ TestCache::TestCache(const CacheShape& shape) : shape_(shape) {
   KvCacheOptions options;
   for (size_t g = 0; g < shape.windows.size(); ++g) {
     kernels::KvGroupLayout layout;
-    layout.layers = 1;
+    layout.layers = g < shape.layers.size() ? shape.layers[g] : 1;
     layout.kv_heads = 1;
     layout.head_dim = 2;
     layout.page_tokens = kPageTokens;

@@ -20,6 +20,7 @@ namespace spillway::cache {
 struct CacheShape {
   std::vector<uint32_t> windows = {0};    // [group] tokens; 0: full attention
   std::vector<uint32_t> capacity = {64};  // [group] pages
+  std::vector<uint32_t> layers = {};      // [group], which make its pages larger; empty: 1 each
   bool prefix_caching = true;
   KeyMode key_mode = KeyMode::kHash;
   uint32_t sessions_max = 64;
