@@ -307,6 +307,33 @@ TEST_F(StoreFaults, a_disk_that_takes_no_writes_still_serves_what_it_has) {
   EXPECT_EQ(process_.visible().size(), 2u);
 }
 
+// case S9: a probe waits for the slots of erased pages, and then the index cannot be written.
+TEST(store_faults, a_probe_that_waits_for_a_slot_ends_where_the_index_cannot_be_written) {
+  sim::SimFiles files;
+  SimProcess process(files);
+  constexpr uint32_t kSmall = 2 * kSectorBytes, kLarge = 8 * kSectorBytes;
+  ASSERT_TRUE(process.open(store_options(kBytes, {kSmall, kLarge})).has_value());
+  std::vector<StoredPage> pages;
+  while (process.store->free_slots(kSmall) > 0) {
+    const auto stored = process.put(TestPage(pages.size()));
+    ASSERT_TRUE(stored.has_value());
+    pages.push_back(*stored);
+  }
+  process.store->erase(pages[0].slot, pages[0].generation);
+  process.settle();
+  process.disk.faults.no_space = 1;
+  EXPECT_FALSE(process.put(TestPage(1000)).has_value());
+  process.disk.faults.no_space = 0;
+  ASSERT_TRUE(process.store->stats().read_only);
+  process.clock.advance(31s);
+  process.disk.faults.failed_sync = 1;
+  for (const StoredPage& page : pages) process.store->erase(page.slot, page.generation);
+  const auto refused = process.put(TestPage(1001, kLarge));
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().code, ErrorCode::kResourceExhausted) << refused.error().message;
+  process.disk.faults.failed_sync = 0;
+}
+
 TEST(store_faults, a_disk_without_room_for_it_is_said_so_at_once) {
   sim::SimFiles files;
   SimProcess process(files);
