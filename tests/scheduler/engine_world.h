@@ -54,7 +54,8 @@ struct WorldOptions {
   bool faults_to_the_end = true;         // else the disk is well again when the tiers are closed
   bool trace = false;                    // records a timeline
   bool control_thrash = true;
-  bool clear_at_end = true;  // the lower tiers; else the store keeps its pages for another world
+  uint32_t context = kContext;  // tokens that a sequence may have
+  bool clear_at_end = true;     // the lower tiers; else the store keeps its pages for another world
 };
 
 class World {
@@ -63,7 +64,7 @@ class World {
       : options_(options),
         rng_(options.seed),
         device_(options.seed),
-        runner_(device_, options.window, kContext, options.layers),
+        runner_(device_, options.window, options.context, options.layers),
         parker_(clock_, device_),
         loop_(clock_, parker_) {
     PolicyOptions policy;
@@ -71,7 +72,7 @@ class World {
     policy.step_tokens_max = options.step_tokens;
     policy.mixed_prefill_max = options.step_tokens / 2;
     EngineOptions engine;
-    engine.context_tokens_max = kContext;
+    engine.context_tokens_max = options.context;
     engine.sequences_max = options.sequences;
     engine.waiting_max = 1000;
     engine.preempt_every_steps = options.preempt_every;
@@ -289,6 +290,8 @@ class World {
 
   StepLoop& steps() { return *steps_; }
   sim::FakeRunner& runner() { return runner_; }
+  sim::SimDevice& device() { return device_; }
+  void forget_on_device() { cache_->clear(); }
   const OperationsWatch::Seen& seen() const { return watch_->seen(); }
   uint64_t clients() const { return clients_.size(); }
   const cache::TiersStats& tiers_stats() const { return tiers_stats_; }  // at the end

@@ -124,6 +124,8 @@ class Client final : public OutputSink {
 
   bool done() const { return done_; }
   Clock::Duration longest_gap() const { return longest_gap_; }  // between two tokens
+  // Of the last token; none yet: empty.
+  std::optional<Clock::TimePoint> last_token() const { return last_token_; }
   const Usage& usage() const { return usage_; }
   const Request& request() const { return request_; }
   const std::optional<PinOutcome>& pin() const { return pin_; }

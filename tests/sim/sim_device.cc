@@ -33,35 +33,47 @@ Task<> SimEvent::wait() {
   }
 }
 
+void SimStream::push(Operation operation, Clock::Duration takes) {
+  if (timed_ != nullptr && operations_.empty()) head_since_ = timed_->clock_->now();
+  operation.takes = takes;
+  operations_.push_back(std::move(operation));
+}
+
 void SimStream::launch(kernels::Launch work) {
-  operations_.push_back({[work = std::move(work)] {
-                           TeamOfOne team;
-                           work(team);
-                         },
-                         nullptr, 0});
+  push({[work = std::move(work)] {
+         TeamOfOne team;
+         work(team);
+       }},
+       timed_ == nullptr ? Clock::Duration{} : timed_->speed_.launch_time());
 }
 
 void SimStream::copy(void* to, const void* from, size_t bytes) {
-  const Copy copy{static_cast<const std::byte*>(from), static_cast<const std::byte*>(to)};
-  operations_.push_back({[=] { std::memcpy(to, from, bytes); }, nullptr, 0, copy});
+  Operation operation{[=] { std::memcpy(to, from, bytes); }};
+  operation.copy = {static_cast<const std::byte*>(from), static_cast<const std::byte*>(to)};
+  Clock::Duration takes{};
+  if (timed_ != nullptr && timed_->speed_.copy_bytes_per_s > 0) {
+    const double seconds = static_cast<double>(bytes) / timed_->speed_.copy_bytes_per_s;
+    takes = std::chrono::nanoseconds(static_cast<int64_t>(seconds * 1e9));
+  }
+  push(std::move(operation), takes);
 }
 
 void SimStream::record(kernels::Event& event) {
   auto& target = static_cast<SimEvent&>(event);
   CHECK(target.done());
   ++target.recorded_;
-  operations_.push_back({[&target] {
-                           ++target.completed_;
-                           for (auto& waiter : std::exchange(target.waiters_, {})) {
-                             std::move(*waiter).resume();
-                           }
-                         },
-                         nullptr, 0});
+  push({[&target] {
+         ++target.completed_;
+         for (auto& waiter : std::exchange(target.waiters_, {})) {
+           std::move(*waiter).resume();
+         }
+       }},
+       {});
 }
 
 void SimStream::wait(const kernels::Event& event) {
   const auto& source = static_cast<const SimEvent&>(event);
-  operations_.push_back({[] {}, &source, source.recorded_});
+  push({[] {}, &source, source.recorded_}, {});
 }
 
 std::vector<SimStream::Copy> SimStream::copies() const {
@@ -72,16 +84,42 @@ std::vector<SimStream::Copy> SimStream::copies() const {
   return copies;
 }
 
-bool SimStream::runnable() const {
+bool SimStream::unblocked() const {
   if (operations_.empty()) return false;
   const Operation& first = operations_.front();
   return first.after == nullptr || first.after->completed_ >= first.after_count;
 }
 
+bool SimStream::runnable() const {
+  if (!unblocked()) return false;
+  return timed_ == nullptr || head_since_ + operations_.front().takes <= timed_->clock_->now();
+}
+
+std::optional<Clock::TimePoint> SimStream::next_due() const {
+  if (timed_ == nullptr || !unblocked()) return std::nullopt;
+  return head_since_ + operations_.front().takes;
+}
+
 void SimStream::run_one() {
   const Operation first = std::move(operations_.front());
   operations_.pop_front();
+  if (timed_ != nullptr) head_since_ = timed_->clock_->now();
   first.run();
+}
+
+void SimDevice::set_speed(const Clock& clock, Speed speed) {
+  clock_ = &clock;
+  speed_ = std::move(speed);
+  for (SimStream& stream : streams_) stream.timed_ = this;
+}
+
+std::optional<Clock::TimePoint> SimDevice::next_due() const {
+  std::optional<Clock::TimePoint> first;
+  for (const SimStream& stream : streams_) {
+    const auto due = stream.next_due();
+    if (due && (!first || *due < *first)) first = due;
+  }
+  return first;
 }
 
 Result<kernels::DeviceMemory> SimDevice::allocate(size_t bytes) {
@@ -108,13 +146,16 @@ void SimParker::park(std::optional<std::chrono::nanoseconds> timeout) {
   const bool disk_first = disk != nullptr && choices_.below(2) == 0;
   if (disk_first && disk->run_one()) return;
   if (device_.run_one()) return;
+  const auto not_after = [&](std::optional<Clock::TimePoint> due) {
+    if (!due) return;
+    const auto until = std::max(*due - clock_.now(), Clock::Duration::zero());
+    timeout = timeout ? std::min(*timeout, until) : until;
+  };
   if (disk != nullptr) {
     if (disk->run_one()) return;
-    if (const auto due = disk->next_due()) {
-      const auto until = std::max(*due - clock_.now(), Clock::Duration::zero());
-      timeout = timeout ? std::min(*timeout, until) : until;
-    }
+    not_after(disk->next_due());
   }
+  not_after(device_.next_due());
   if (timeout) {
     clock_.advance(*timeout);
     return;

@@ -5,6 +5,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,7 +39,9 @@ class SimStream final : public kernels::Stream {
   void wait(const kernels::Event& event) override;
 
   bool runnable() const;  // its first operation may run now
-  void run_one();         // REQUIRES: runnable()
+  // When the first operation ends, if it waits for nothing but time.
+  std::optional<Clock::TimePoint> next_due() const;
+  void run_one();  // REQUIRES: runnable()
 
   // A copy that was enqueued and has not run.
   struct Copy {
@@ -52,9 +55,15 @@ class SimStream final : public kernels::Stream {
     std::function<void()> run;
     const SimEvent* after = nullptr;  // waits for this one
     uint64_t after_count = 0;
+    Clock::Duration takes{};
     Copy copy = {};  // if it is one
   };
+  friend class SimDevice;
+  void push(Operation operation, Clock::Duration takes);
+  bool unblocked() const;
   std::deque<Operation> operations_;
+  const SimDevice* timed_ = nullptr;  // null: operations take no time
+  Clock::TimePoint head_since_{};     // the first operation was the first since
 };
 
 class SimDevice final : public kernels::Device {
@@ -68,6 +77,15 @@ class SimDevice final : public kernels::Device {
   kernels::Stream& copy_out() override { return streams_[2]; }
   std::string description() const override { return "simulated"; }
 
+  // From now on operations take time, and run when that is over. `launch_time` is asked at each
+  // launch. `clock` outlives the device.
+  struct Speed {
+    std::function<Clock::Duration()> launch_time = [] { return Clock::Duration{}; };
+    double copy_bytes_per_s = 0;  // of each stream; 0: copies take no time
+  };
+  void set_speed(const Clock& clock, Speed speed);
+  std::optional<Clock::TimePoint> next_due() const;
+
   // Runs one operation of a stream that the seed chooses. False when none can run.
   bool run_one();
 
@@ -76,6 +94,9 @@ class SimDevice final : public kernels::Device {
   std::vector<SimStream::Copy> copies_out() const { return streams_[2].copies(); }
 
  private:
+  friend class SimStream;
+  const Clock* clock_ = nullptr;  // null: operations take no time
+  Speed speed_;
   uint64_t seed_;
   uint64_t choices_ = 0;
   SimStream streams_[3];

@@ -1,0 +1,280 @@
+// Tiers are never slower than the faster of the two ways, load or recompute, at any disk speed:
+// whole requests on the real engine, policy, cache, tiers and store, in simulated time. The
+// simulated device takes its time for each step by its rows and their positions, and the simulated
+// disk by bytes, latency and depth of queue.
+//
+// SPILLWAY_SIM_TABLE=1 prints the table of docs/BENCHMARKS.md.
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/scheduler/engine_world.h"
+
+namespace spillway::scheduler {
+namespace {
+
+constexpr uint32_t kStepTokens = 512;
+constexpr uint32_t kDiskDepth = 64;         // reads in flight that SimDisk takes
+constexpr double kBytesInFlight = 8 << 20;  // WorldOptions::load_bytes_max
+// A request of a warm-up tells the rates: this many of them.
+constexpr uint32_t kWarmUps = 3;
+
+struct Model {
+  const char* name;
+  uint32_t layers;  // 2 KiB a page of 16 tokens each
+  double tokens_per_s;
+
+  double token_bytes() const { return layers * 2048.0 / 16; }
+  // A token at 8,192 takes twice as long as the first; a step as long as four tokens more.
+  double token_s(uint32_t position) const { return (1 + position / 8192.0) / tokens_per_s; }
+  double step_s(uint32_t position, uint32_t rows) const {
+    double seconds = 0;
+    for (uint32_t i = 0; i < rows; ++i) seconds += token_s(position + i);
+    return seconds;
+  }
+  double overhead_s() const { return 4 / tokens_per_s; }
+  // Alone, in steps as long as they may be.
+  double compute_s(uint32_t begin, uint32_t end) const {
+    const uint32_t steps = (end - begin + kStepTokens - 1) / kStepTokens;
+    return step_s(begin, end - begin) + steps * overhead_s();
+  }
+};
+
+struct DiskSpeed {
+  double bytes_per_s;
+  double latency_s;
+
+  double load_s(const Model& model, uint32_t tokens) const {
+    const double in_flight = std::min(kBytesInFlight, kDiskDepth * model.token_bytes() * 16);
+    const double rate = std::min(bytes_per_s, in_flight / latency_s);
+    return latency_s + tokens * model.token_bytes() / rate;
+  }
+};
+
+sim::SimDiskFaults faults_of(const DiskSpeed& disk) {
+  sim::SimDiskFaults faults;
+  faults.bytes_per_s = disk.bytes_per_s;
+  faults.latency_min = faults.latency_max =
+      std::chrono::nanoseconds(static_cast<int64_t>(disk.latency_s * 1e9));
+  return faults;
+}
+
+// What a client asks: a prefix that was seen, and what follows it.
+struct Ask {
+  uint32_t prefix, suffix;
+};
+
+struct Asked {
+  Clock::TimePoint at;
+  std::shared_ptr<Client> client;
+  double seconds() const {
+    return std::chrono::duration<double>(*client->last_token() - at).count();
+  }
+};
+
+class TimedWorld {
+ public:
+  TimedWorld(uint64_t seed, const Model& model, const DiskSpeed* disk)
+      : model_(model), seed_(seed) {
+    WorldOptions options;
+    options.seed = seed;
+    options.context = 16 << 10;
+    options.pages = 640;
+    options.step_tokens = kStepTokens;
+    options.layers = model.layers;
+    options.nvme_bytes = uint64_t{32 << 10} * static_cast<uint64_t>(model.token_bytes());
+    options.staging_bytes = 4 << 20;
+    options.codec_bytes = 1 << 20;
+    options.prefix_caching = disk != nullptr;
+    if (disk != nullptr) {
+      options.files = &files_;
+      options.faults = faults_of(*disk);
+    }
+    world_ = std::make_unique<World>(options);
+    sim::SimDevice::Speed speed;
+    speed.launch_time = [this] { return launch_time(); };
+    world_->device().set_speed(world_->clock(), speed);
+  }
+  World& world() { return *world_; }
+
+  Asked ask(Ask what, uint32_t max_tokens = 1) {
+    Request request;
+    for (uint32_t i = 0; i < what.prefix; ++i) request.prompt.push_back(token(what.prefix, i));
+    const uint64_t stream = 1'000'000 + asks_++;
+    for (uint32_t i = 0; i < what.suffix; ++i) request.prompt.push_back(token(stream, i));
+    request.stop.max_tokens = max_tokens;
+    request.stop.ignore_eos = true;
+    return {world_->clock().now(), world_->submit(std::move(request))};
+  }
+
+ private:
+  model::TokenId token(uint64_t stream, uint64_t i) const {
+    return static_cast<model::TokenId>(1 + random_at(seed_, stream, i) % 20);
+  }
+  // All of a step's time is its first launch's.
+  Clock::Duration launch_time() {
+    const model::StepBatch* batch = world_->runner().enqueued();
+    if (batch == nullptr ||
+        std::exchange(charged_, world_->runner().rows()) == world_->runner().rows()) {
+      return {};
+    }
+    double seconds = model_.overhead_s();
+    for (const model::SequenceStep& step : batch->sequences) {
+      seconds += model_.step_s(step.position, static_cast<uint32_t>(step.tokens.size()));
+    }
+    return std::chrono::nanoseconds(static_cast<int64_t>(seconds * 1e9));
+  }
+
+  const Model model_;
+  const uint64_t seed_;
+  sim::SimFiles files_;
+  std::unique_ptr<World> world_;
+  uint64_t charged_ = ~uint64_t{0};
+  uint64_t asks_ = 0;
+};
+
+uint64_t seed_of_run() {
+  const char* wanted = std::getenv("SPILLWAY_SIM_SEED");
+  return wanted != nullptr ? std::strtoull(wanted, nullptr, 10) : 1;
+}
+
+constexpr Model kModels[] = {
+    {"1 KiB, 20,000/s", 8, 20e3}, {"4 KiB, 100,000/s", 32, 100e3}, {"8 KiB, 100,000/s", 64, 100e3}};
+constexpr double kDisks[] = {50e6, 100e6, 200e6, 500e6, 1e9, 2e9, 3.5e9, 7e9};
+constexpr double kLatencies[] = {80e-6, 500e-6, 2e-3};
+constexpr Ask kAsks[] = {{512, 32}, {2048, 32}, {2048, 1024}, {8192, 32}, {8192, 1024}};
+
+// What a chunk that was computed from the front cannot take back (kComputeAhead of tier_load.cc).
+constexpr uint32_t kChunk = 256;
+
+struct Bound {
+  double best_s = 0, compute_s = 0, load_s = 0, granule_s = 0;
+};
+
+Bound bound_of(const Model& model, const DiskSpeed& disk, const Ask& ask, const Usage& usage) {
+  const uint32_t end = ask.prefix + ask.suffix;
+  Bound bound;
+  bound.compute_s = model.compute_s(0, end);
+  bound.load_s = disk.load_s(model, ask.prefix) + model.compute_s(ask.prefix, end);
+  bound.best_s = std::min(bound.compute_s, bound.load_s);
+  const uint32_t front = usage.computed_tokens - std::min(usage.computed_tokens, ask.suffix);
+  if (front > 0) {  // its last step
+    const uint32_t rows = std::min(front, kChunk);
+    bound.granule_s = model.step_s(front - rows, rows) + model.overhead_s();
+  }
+  return bound;
+}
+
+// After three requests that tell the rates. What is computed from the front goes in steps of up to
+// 256 tokens that cannot be taken back, so that the last of them may come on top.
+TEST(NeverSlower, than_the_faster_of_load_and_recompute_at_any_disk_speed) {
+  const bool table = std::getenv("SPILLWAY_SIM_TABLE") != nullptr;
+  const uint64_t seed = seed_of_run();
+  SCOPED_TRACE("SPILLWAY_SIM_SEED=" + std::to_string(seed));
+  double worst = 0, sum = 0;
+  uint32_t count = 0, over = 0;
+  for (const Model& model : kModels) {
+    for (const double rate : kDisks) {
+      const double latency = kLatencies[count % 3];
+      const DiskSpeed disk{rate, latency};
+      TimedWorld timed(seed, model, &disk);
+      std::vector<Asked> asked;
+      std::vector<std::function<void()>> stages;
+      for (const uint32_t prefix : {512u, 2048u, 8192u}) {
+        stages.push_back([&, prefix] { timed.ask({prefix, 0}); });
+      }
+      const auto again = [&](Ask ask, bool counts) {
+        stages.push_back([&, ask, counts] {
+          timed.world().forget_on_device();
+          const Asked one = timed.ask(ask);
+          if (counts) asked.push_back(one);
+        });
+      };
+      for (uint32_t i = 0; i < kWarmUps; ++i) again({8192, 32}, false);
+      for (const Ask& ask : kAsks) again(ask, true);
+      timed.world().run_idle_stages(std::move(stages));
+      ASSERT_EQ(asked.size(), std::size(kAsks));
+      for (size_t i = 0; i < asked.size(); ++i) {
+        const Usage& usage = asked[i].client->usage();
+        const Bound bound = bound_of(model, disk, kAsks[i], usage);
+        const double took_s = asked[i].seconds();
+        const double ratio = took_s / bound.best_s;
+        worst = std::max(worst, ratio);
+        sum += ratio;
+        ++count;
+        over += ratio > 1.05;
+        if (table) {
+          std::printf("| %s | %g | %g | %u + %u | %.2f | %.2f | %.2f | %u | %.3f |\n", model.name,
+                      rate / 1e6, latency * 1e3, kAsks[i].prefix, kAsks[i].suffix,
+                      bound.compute_s * 1e3, bound.load_s * 1e3, took_s * 1e3, usage.nvme_tokens,
+                      ratio);
+        }
+        EXPECT_LE(took_s, 1.05 * bound.best_s + bound.granule_s)
+            << model.name << ", " << rate / 1e6 << " MB/s, " << latency * 1e3 << " ms, "
+            << kAsks[i].prefix << " + " << kAsks[i].suffix << ": computed " << usage.computed_tokens
+            << ", loaded " << usage.nvme_tokens << ", recompute " << bound.compute_s << " s, load "
+            << bound.load_s << " s";
+      }
+    }
+  }
+  EXPECT_LE(over, count / 20);  // that need the step on top
+  std::printf("seed %llu: %u requests, of the faster way's time: mean %.3f, worst %.3f\n",
+              static_cast<unsigned long long>(seed), count, sum / count, worst);
+}
+
+// Of four streams that decode: until all have ended, and the longest that one of them waited for a
+// token, while a prompt comes that has a long prefix on a disk.
+struct Streams {
+  double all_s = 0, longest_gap_s = 0;
+};
+
+Streams streams_beside(uint64_t seed, const Model& model, const DiskSpeed* disk) {
+  TimedWorld timed(seed, model, disk);
+  std::vector<Asked> streams;
+  std::vector<std::function<void()>> stages;
+  if (disk != nullptr) {
+    stages.push_back([&] { timed.ask({4096, 0}); });
+    for (uint32_t i = 0; i < kWarmUps; ++i) {
+      stages.push_back([&] {
+        timed.world().forget_on_device();
+        timed.ask({4096, 32});
+      });
+    }
+  }
+  stages.push_back([&] {
+    timed.world().forget_on_device();
+    for (int i = 0; i < 4; ++i) streams.push_back(timed.ask({0, 16}, 300));
+    timed.ask({4096, 32});
+  });
+  timed.world().run_idle_stages(std::move(stages));
+  Streams result;
+  for (const Asked& stream : streams) {
+    const auto gap = std::chrono::duration<double>(stream.client->longest_gap()).count();
+    result.all_s = std::max(result.all_s, stream.seconds());
+    result.longest_gap_s = std::max(result.longest_gap_s, gap);
+  }
+  return result;
+}
+
+TEST(NeverSlower, streams_beside_a_load_keep_their_time_per_token) {
+  const uint64_t seed = seed_of_run();
+  SCOPED_TRACE("SPILLWAY_SIM_SEED=" + std::to_string(seed));
+  const Model& model = kModels[1];
+  const Streams without = streams_beside(seed, model, nullptr);
+  for (const double rate : kDisks) {
+    const DiskSpeed disk{rate, 500e-6};
+    const Streams with = streams_beside(seed, model, &disk);
+    std::printf(
+        "%g MB/s: streams end after %.1f ms (without tiers %.1f), longest gap %.2f (%.2f)\n",
+        rate / 1e6, with.all_s * 1e3, without.all_s * 1e3, with.longest_gap_s * 1e3,
+        without.longest_gap_s * 1e3);
+    EXPECT_LE(with.all_s, 1.01 * without.all_s) << rate;
+    EXPECT_LE(with.longest_gap_s, 1.05 * without.longest_gap_s) << rate;
+  }
+}
+
+}  // namespace
+}  // namespace spillway::scheduler
