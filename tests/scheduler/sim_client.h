@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -32,6 +33,7 @@ inline Answer expected_answer(const sim::FakeTokenizer& tokenizer, const Request
   Answer answer;
   answer.finish = FinishReason::kLength;
   if (request.stop.max_tokens == 0) return answer;
+  size_t passed_over = 0;  // text up to the last stop string that came too early
   uint64_t chain = 0;
   for (model::TokenId token : request.prompt) chain = sim::chain_next(chain, token);
   std::vector<model::TokenId> banned;
@@ -47,13 +49,15 @@ inline Answer expected_answer(const sim::FakeTokenizer& tokenizer, const Request
       return answer;
     }
     answer.text += tokenizer.piece(token, false);
-    if (answer.tokens.size() >= request.stop.min_tokens) {
-      for (const std::string& stop : request.stop.stop_strings) {
-        if (!answer.text.ends_with(stop)) continue;
-        answer.text.resize(answer.text.size() - stop.size());
-        answer.finish = FinishReason::kStop;
-        return answer;
+    for (const std::string& stop : request.stop.stop_strings) {
+      if (!std::string_view(answer.text).substr(passed_over).ends_with(stop)) continue;
+      if (answer.tokens.size() < request.stop.min_tokens) {
+        passed_over = answer.text.size();
+        break;
       }
+      answer.text.resize(answer.text.size() - stop.size());
+      answer.finish = FinishReason::kStop;
+      return answer;
     }
     if (answer.tokens.size() >= request.stop.max_tokens ||
         request.prompt.size() + answer.tokens.size() >= kContext) {
