@@ -149,7 +149,7 @@ Task<> Tiers::write_path(KeptPath path) {
       if (there < wanted.end) break;
     }
     if (known < end) break;
-    const Result<> goes_on = co_await parts_.loop.sleep_for({}, scope_.stop());
+    const Result<> goes_on = co_await parts_.loop.sleep_for(Clock::Duration::zero(), scope_.stop());
     if (!goes_on) break;
   }
   if (groups > full && !scope_.stop().stopped() && clears == clears_) {

@@ -66,7 +66,7 @@ spillway::Task<> serve(std::unique_ptr<Stream> stream, bool& done) {
                    {"upgrade", "websocket"},
                    {"sec-websocket-version", "13"},
                    {"sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ=="}};
-    const bool accepted = co_await socket.accept(head, {});
+    const bool accepted = co_await socket.accept(head, HeaderFields());
     CHECK(accepted);
     size_t messages = 0;
     while (!socket.ended()) {

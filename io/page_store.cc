@@ -278,7 +278,8 @@ Task<bool> PageStore::scrub_one(StopFlag& stop) {
   } while (page->state != IndexedPage::State::kLive || page->scrubbed_in == scrub_round_);
   const SectorBuffer buffer(page->stored_bytes);
   // Whatever is wrong with it is counted and dealt with there.
-  co_await get(SlotId{page->slot}, page->generation, buffer.bytes(), buffer.owner(), stop);
+  const SlotId slot{page->slot};
+  co_await get(slot, page->generation, buffer.bytes(), buffer.owner(), stop);
   co_return true;
 }
 

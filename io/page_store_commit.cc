@@ -22,8 +22,8 @@ void append_to(std::vector<T>& list, std::vector<T> more) {
 }  // namespace
 
 Task<Result<>> PageStore::start(bool is_new) {
-  auto begun = co_await snapshot({});
-  if (begun && is_new) begun = co_await snapshot({});
+  auto begun = co_await snapshot(Commits());
+  if (begun && is_new) begun = co_await snapshot(Commits());
   scope_.spawn(commit_until_closed());
   co_return begun;
 }
@@ -203,7 +203,7 @@ Task<> PageStore::flush_failed(Commits unflushed, Commits recorded, const Error&
   }
   append_to(unflushed, std::move(recorded));
   fail(unflushed, error);
-  co_await snapshot({});
+  co_await snapshot(Commits());
 }
 
 void PageStore::count_failure(bool in_flush, const Error& error) {

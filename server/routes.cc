@@ -275,7 +275,7 @@ Task<Answer> answer(Service& service, Connection& connection, Request request) {
       if (request.head.method == "POST") {
         co_return co_await prepare_on_pool(service, prepare_pin, std::move(request));
       }
-      co_return co_await show_pins(service.model, std::move(request.tenant), {});
+      co_return co_await show_pins(service.model, std::move(request.tenant), std::string());
     case Route::kPin: {
       std::string id = percent_decode(request.head.path().substr(sizeof "/v1/cache/pins"));
       if (request.head.method == "DELETE") {

@@ -88,7 +88,10 @@ Task<std::optional<ApiResult<>>> relay(Connection& connection, Responder& respon
     if (submitted.all_done()) co_return ApiResult<>();
     if (connection.interrupted()) co_return ApiResult<>(shutting_down());
     if (job.stream && !wire.empty()) {
-      if (!co_await responder.send_events(std::exchange(wire, {}), false)) co_return std::nullopt;
+      std::string events;
+      std::swap(events, wire);
+      const bool sent = co_await responder.send_events(std::move(events), false);
+      if (!sent) co_return std::nullopt;
     } else if (*taken == 0) {
       // Only after a look at everything: a wake that came during a write is spent.
       co_await connection.wake().wait();
@@ -114,10 +117,15 @@ Task<bool> run_job(Service& service, Connection& connection, Responder& responde
   if (outcome->has_value()) {
     job.reply->finish(wire);
     if (job.stream) co_return co_await responder.send_events(std::move(wire), true);
-    co_return co_await responder.send(Response{.body = std::move(wire)});
+    Response whole;
+    whole.body = std::move(wire);
+    co_return co_await responder.send(std::move(whole));
   }
   service.metrics.observe_failed("error");
-  if (!responder.started()) co_return co_await responder.send(error_response(outcome->error()));
+  if (!responder.started()) {
+    Response refusal = error_response(outcome->error());
+    co_return co_await responder.send(std::move(refusal));
+  }
   job.reply->fail(outcome->error(), wire);
   co_return co_await responder.send_events(std::move(wire), true);
 }

@@ -103,7 +103,7 @@ TEST(WebSocket, finish_waits_for_the_ping_of_an_idle_connection) {
     {
       Wake wake;
       WebSocket socket(connection, wake, {.idle = milliseconds(100)});
-      EXPECT_TRUE(co_await socket.accept(upgrade(), {}));
+      EXPECT_TRUE(co_await socket.accept(upgrade(), HeaderFields()));
       held.hold();
       asio::steady_timer timer(connection.stream().get_executor());
       for (int i = 0; i < 400 && !held.write_waits(); ++i) {
@@ -125,7 +125,7 @@ TEST(WebSocket, a_peer_that_takes_nothing_is_closed_at_the_write_deadline) {
     {
       Wake wake;
       WebSocket socket(connection, wake, {.write = milliseconds(150)});
-      EXPECT_TRUE(co_await socket.accept(upgrade(), {}));
+      EXPECT_TRUE(co_await socket.accept(upgrade(), HeaderFields()));
       held.hold();
       const auto start = std::chrono::steady_clock::now();
       socket.send("hello");
