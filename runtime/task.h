@@ -5,6 +5,10 @@
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
 
+#ifndef BOOST_ASIO_HAS_IO_URING
+#error "link spillway_runtime: without its definitions coroutine frames overrun"
+#endif
+
 namespace spillway {
 
 namespace asio = boost::asio;

@@ -117,7 +117,8 @@ struct Patience {
 Task<> end_sessions(Scope& accepting, Scope& sessions, std::chrono::milliseconds patience,
                     std::promise<void>& done) {
   co_await accepting.join();
-  Patience waiter(co_await asio::this_coro::executor, sessions, patience);
+  const asio::any_io_executor executor = co_await asio::this_coro::executor;
+  Patience waiter(executor, sessions, patience);
   co_await sessions.join();
   waiter.timer.cancel();
   while (waiter.waiting) co_await waiter.wake.wait();
