@@ -82,6 +82,19 @@ TEST(Prefetch, an_unknown_or_ended_session_brings_nothing_up) {
   }
 }
 
+// Prompts that share nothing, each with an answer of so many tokens.
+std::vector<std::shared_ptr<Client>> submit_many(World& world, uint64_t count, uint64_t first_seed,
+                                                 uint32_t prompt_tokens, uint32_t max_tokens) {
+  std::vector<std::shared_ptr<Client>> clients;
+  for (uint64_t i = 0; i < count; ++i) {
+    Request request = prompt_from(first_seed + i, prompt_tokens);
+    request.stop.max_tokens = max_tokens;
+    request.stop.ignore_eos = true;
+    clients.push_back(world.submit(request));
+  }
+  return clients;
+}
+
 // The pages that a prefetch has set aside are given up as soon as a request wants them.
 TEST(Prefetch, a_request_that_needs_the_room_has_it_at_once) {
   WorldOptions options{.pages = 60};
@@ -89,12 +102,7 @@ TEST(Prefetch, a_request_that_needs_the_room_has_it_at_once) {
   std::vector<std::shared_ptr<Client>> crowd;
   const Outcome outcome = second_turn(options, [&](World& world) {
     world.steps().push(PrefetchCommand{"mine"});
-    for (uint64_t i = 0; i < 5; ++i) {
-      Request request = prompt_from(3'000'000 + i, 300);
-      request.stop.max_tokens = 60;
-      request.stop.ignore_eos = true;
-      crowd.push_back(world.submit(request));
-    }
+    crowd = submit_many(world, 5, 3'000'000, 300, 60);
   });
   for (const auto& client : crowd) EXPECT_EQ(client->usage().completion_tokens, 60u);
   EXPECT_LT(outcome.prefetched_tokens, 192u);
@@ -112,12 +120,7 @@ TEST(Prefetch, no_stream_is_preempted_for_it) {
     world.disk().faults.stall_time = std::chrono::milliseconds(1500);
     preemptions = world.steps().stats().preemptions;
     world.steps().push(PrefetchCommand{"mine"});
-    for (uint64_t i = 0; i < 3; ++i) {
-      Request request = prompt_from(4'000'000 + i, 40);
-      request.stop.max_tokens = 250;
-      request.stop.ignore_eos = true;
-      streams.push_back(world.submit(request));
-    }
+    streams = submit_many(world, 3, 4'000'000, 40, 250);
     world.when([&] { return streams.back()->done(); },
                [&] { preemptions = world.steps().stats().preemptions - preemptions; });
   });

@@ -208,17 +208,23 @@ TEST(TiersSimulation, all_that_the_store_holds_is_found_after_a_restart) {
   EXPECT_GT(evictions, 500u);
 }
 
+// 30 pages on a device above a disk, and steps that take their time.
+WorldOptions options_of_small_device(sim::SimFiles& files) {
+  WorldOptions options;
+  options.seed = base_seed();
+  options.pages = 30;
+  options.files = &files;
+  options.nvme_bytes = 8u << 20;
+  options.step_time = std::chrono::milliseconds(1);
+  return options;
+}
+
 // A stream that needs a page does not wait for the disk that another's pages come from.
 TEST(TiersSimulation, a_decode_without_room_does_not_wait_for_the_load_of_another) {
   for (const bool other_came_first : {false, true}) {
     sim::SimFiles files;
-    WorldOptions options;
-    options.seed = base_seed();
-    options.pages = 30;
-    options.files = &files;
-    options.nvme_bytes = 8u << 20;
+    WorldOptions options = options_of_small_device(files);
     options.take_turns = false;
-    options.step_time = std::chrono::milliseconds(1);
     World world(options);
     const auto prompt = [](uint32_t seed, uint32_t tokens, uint32_t max_tokens) {
       Request request;
@@ -291,15 +297,10 @@ WorldOptions options_of_streams(sim::SimFiles& files, uint32_t at_a_time) {
 TEST(TiersSimulation, prompts_that_follow_each_other_at_once_lose_no_pages) {
   for (const uint32_t host_pages : {0u, 120u}) {
     sim::SimFiles files;
-    WorldOptions options;
-    options.seed = base_seed();
-    options.pages = 30;
+    WorldOptions options = options_of_small_device(files);
     options.host_pages = host_pages;
-    options.files = &files;
     options.staging_bytes = 256u << 10;
-    options.nvme_bytes = 8u << 20;
     options.faults.latency_min = options.faults.latency_max = std::chrono::microseconds(100);
-    options.step_time = std::chrono::milliseconds(1);
     World world(options);
     const auto prompt = [](uint32_t seed) {
       Request request;
@@ -327,13 +328,8 @@ TEST(TiersSimulation, prompts_that_follow_each_other_at_once_lose_no_pages) {
 // A page that is being read when the cache is reset stays until the read has ended, and no longer.
 TEST(TiersSimulation, a_reset_while_pages_are_read_leaves_none_that_nobody_finds) {
   sim::SimFiles files;
-  WorldOptions options;
-  options.seed = base_seed();
-  options.pages = 30;
-  options.files = &files;
-  options.nvme_bytes = 8u << 20;
+  WorldOptions options = options_of_small_device(files);
   options.clear_at_end = false;
-  options.step_time = std::chrono::milliseconds(1);
   Request request;
   for (uint32_t at = 0; at < 300; ++at) request.prompt.push_back(1 + at % 20);
   request.stop.max_tokens = 1;
