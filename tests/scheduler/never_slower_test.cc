@@ -77,12 +77,12 @@ struct Asked {
 
 class TimedWorld {
  public:
-  TimedWorld(uint64_t seed, const Model& model, const DiskSpeed* disk)
+  TimedWorld(uint64_t seed, const Model& model, const DiskSpeed* disk, uint32_t pages = 640)
       : model_(model), seed_(seed) {
     WorldOptions options;
     options.seed = seed;
     options.context = 16 << 10;
-    options.pages = 640;
+    options.pages = pages;
     options.step_tokens = kStepTokens;
     options.layers = model.layers;
     options.nvme_bytes = uint64_t{32 << 10} * static_cast<uint64_t>(model.token_bytes());
@@ -274,6 +274,27 @@ TEST(NeverSlower, streams_beside_a_load_keep_their_time_per_token) {
     EXPECT_LE(with.all_s, 1.01 * without.all_s) << rate;
     EXPECT_LE(with.longest_gap_s, 1.05 * without.longest_gap_s) << rate;
   }
+}
+
+// A turn costs the copies of whole pages and a few tokens, not a part of the answer again.
+TEST(NeverSlower, streams_that_take_turns_compute_little_again) {
+  const uint64_t seed = seed_of_run();
+  SCOPED_TRACE("SPILLWAY_SIM_SEED=" + std::to_string(seed));
+  constexpr uint32_t kStreams = 12, kPrompt = 256, kAnswer = 200, kPageTokens = 16;
+  constexpr uint32_t kPages = 4 * ((kPrompt + kAnswer) / kPageTokens + 1);  // for four of them
+  const DiskSpeed disk{2e9, 80e-6};
+  TimedWorld timed(seed, kModels[0], &disk, kPages);
+  for (uint32_t i = 0; i < kStreams; ++i) timed.ask({0, kPrompt}, kAnswer);
+  timed.world().run_to_end();
+  const EngineStats stats = timed.world().steps().stats();
+  const uint64_t again =
+      timed.world().runner().rows() - uint64_t{kStreams} * (kPrompt + kAnswer - 1);
+  std::printf("%llu turns, %llu swapped out, %llu tokens computed again\n",
+              static_cast<unsigned long long>(stats.turns),
+              static_cast<unsigned long long>(stats.preemptions),
+              static_cast<unsigned long long>(again));
+  EXPECT_GT(stats.turns, kStreams);
+  EXPECT_LE(again, stats.preemptions * kPageTokens / 2);
 }
 
 }  // namespace
