@@ -280,7 +280,7 @@ TEST(NeverSlower, streams_beside_a_load_keep_their_time_per_token) {
 TEST(NeverSlower, streams_that_take_turns_compute_little_again) {
   const uint64_t seed = seed_of_run();
   SCOPED_TRACE("SPILLWAY_SIM_SEED=" + std::to_string(seed));
-  constexpr uint32_t kStreams = 12, kPrompt = 256, kAnswer = 200, kPageTokens = 16;
+  constexpr uint32_t kStreams = 12, kPrompt = 192, kAnswer = 200, kPageTokens = 16;
   constexpr uint32_t kPages = 4 * ((kPrompt + kAnswer) / kPageTokens + 1);  // for four of them
   const DiskSpeed disk{2e9, 80e-6};
   TimedWorld timed(seed, kModels[0], &disk, kPages);
