@@ -11,7 +11,7 @@
 
 namespace spillway::server {
 
-#if defined(BOOST_ASIO_HAS_IO_URING)
+#if defined(BOOST_ASIO_HAS_IO_URING_AS_DEFAULT)  // as what sockets and timers wait in
 
 std::string_view network_name() { return "io_uring"; }
 

@@ -167,6 +167,9 @@ std::optional<Value> reversed(Run& run, const Value& value) {
     return run.iterator(
         std::make_shared<IndexedIterator>(list, value.as_string().characters, false));
   }
+  if (value.is_undefined()) {  // has no items, yet what walks it backwards is true, as any iterator
+    return run.iterator(std::make_shared<IndexedIterator>(value, 0, true));
+  }
   return std::nullopt;
 }
 

@@ -182,6 +182,11 @@ TEST(ChatTemplate, a_template_renders_the_same_twice) {
   EXPECT_EQ(*parsed->render(empty_context()), "1");
 }
 
+TEST(ChatTemplate, whatever_walks_backwards_is_true_even_when_empty) {
+  EXPECT_EQ(rendered("{{ 'a' if nothing|reverse else 'b' }}{{ nothing|reverse|list }}"), "a[]");
+  EXPECT_EQ(rendered("{{ 'a' if []|reverse else 'b' }}{{ 'a' if ''|reverse else 'b' }}"), "ab");
+}
+
 TEST(ChatTemplate, invalid_utf8_and_wrong_contexts_are_errors) {
   EXPECT_THAT(refused("\xff"), HasSubstr("UTF-8"));
   EXPECT_THAT(refused("x", Value::list({})), HasSubstr("mapping"));
