@@ -14,6 +14,7 @@ struct LoadQuestion {
   uint32_t page_tokens = 16;
   double load_seconds = 0;    // of one page, at the rate measured
   double queued_seconds = 0;  // before the first of them can begin: others' loads
+  uint32_t gap = 0;           // pages right before them that are computed in any case
   // What a second of compute costs, in seconds of this request's time: 1 for an idle engine, and
   // one more for each other sequence that could compute in it.
   double compute_price = 1;

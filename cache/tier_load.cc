@@ -127,7 +127,7 @@ std::shared_ptr<Load> Tiers::begin_load(const PromptKeys& keys, std::span<const 
   if (load == nullptr) return nullptr;
   const uint32_t begin = load->begin, end = load->end();
   // What is better computed is not even planned; from the back, as far as there are device pages.
-  pass(*load, std::min(meet(*load, begin, compute_price), end));
+  pass(*load, std::min(meet(*load, begin, begin, compute_price), end));
   bool room = true;
   for (uint32_t position = end; position > begin; --position) {
     Load::Slot& slot = load->at(position - 1);
@@ -170,10 +170,12 @@ bool Tiers::others_load() const {
 }
 
 // The planned or moving pages from `begin` on, at the measured rates, against computing them.
-uint32_t Tiers::meet(const Load& load, uint32_t begin, double compute_price) const {
+uint32_t Tiers::meet(const Load& load, uint32_t from, uint32_t begin, double compute_price) const {
+  if (options_.load_all) return begin;
   LoadQuestion question;
   question.page_tokens = parts_.cache.page_tokens();
   question.begin = question.end = begin;
+  question.gap = begin - from;
   question.compute_price = compute_price;
   const Clock::TimePoint now = parts_.loop.clock().now();
   const double host_s = 1 / host_rate_.bytes_per_s(now), nvme_s = 1 / nvme_rate_.bytes_per_s(now);
@@ -261,7 +263,7 @@ uint32_t Tiers::compute_until(Load& load, uint32_t size, double compute_price) {
     if (!again) return first * page_tokens;
     // Ready pages wait for nothing; the plan is about those still to come before them.
     if (load.at(first).state == Load::State::kReady && !load.whole) return first * page_tokens;
-    const uint32_t computed = meet(load, first, compute_price) - first;
+    const uint32_t computed = meet(load, next, first, compute_price) - first;
     uint32_t meeting = first;
     // A chunk cannot be taken back, and rates change: the plan is made anew before the next.
     const uint32_t last = std::min(load.end(), next + kComputeAhead / page_tokens);

@@ -76,6 +76,7 @@ struct TiersOptions {
   std::vector<HostGroup> host;  // (group); empty: no host tier
   WritePolicy write = WritePolicy::kAuto;
   bool verify_all = false;  // check pages that come from host memory as well
+  bool load_all = false;    // tests: nothing is computed that is held, however slow its tier is
   // Buffers for writes where there is no host tier: at least one page, 4 KiB aligned; outlives us.
   std::span<std::byte> staging;
   // What pages become on NVMe. With one that is not lossless the cache's fingerprint must say so.
@@ -315,7 +316,7 @@ class Tiers {
   bool others_load() const;
   bool waits_for_move(const Load::Slot& slot) const;
   void pass(Load& load, uint32_t position);
-  uint32_t meet(const Load& load, uint32_t begin, double compute_price) const;
+  uint32_t meet(const Load& load, uint32_t from, uint32_t begin, double compute_price) const;
   Task<> run_load(std::shared_ptr<Load> load);
   Task<bool> start_fetches(std::shared_ptr<Load> load, uint32_t position);
   Task<> fetch(std::shared_ptr<Load> load, uint32_t position, uint32_t group,

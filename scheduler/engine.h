@@ -48,6 +48,7 @@ struct EngineOptions {
   bool io_uring = true;        // false: threads with pread and pwrite
   bool trace = false;          // from the start, until take_trace()
   uint32_t preempt_every_steps = 0;  // tests: preempts a running sequence every N steps; 0 never
+  bool load_all = false;  // tests: computes nothing that a tier holds, however slow that is
 };
 
 struct PoolStats {  // of one layer group; pages

@@ -169,6 +169,7 @@ scheduler::EngineOptions engine_options_of(const ModelOptions& options, uint32_t
   engine.pin_share_max = options.pin_share_max;
   engine.pin_tenants = options.pin_tenants;
   engine.preempt_every_steps = options.preempt_every_steps;
+  engine.load_all = options.load_all;
   return engine;
 }
 

@@ -224,6 +224,7 @@ void add_serve(CLI::App& app, ServeOptions& options) {
       ->type_name("FILE")
       ->group(group);
   app.add_option("--test-preempt-every-steps", options.model.preempt_every_steps)->group("");
+  app.add_flag("--test-load-all", options.model.load_all)->group("");
   add_network_flags(app, options.server);
   add_ignored_flags(app, options.notes);
 }

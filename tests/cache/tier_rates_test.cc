@@ -131,7 +131,7 @@ TEST(ComputeRate, later_tokens_are_dearer_and_unmeasured_places_take_a_neighbour
 double ends_at(const LoadQuestion& question, const ComputeRate& compute, uint32_t m) {
   double computed = 0;
   if (m > question.begin) computed = compute.step_seconds() * question.compute_price;
-  for (uint32_t page = question.begin; page < m; ++page) {
+  for (uint32_t page = question.begin - question.gap; page < m; ++page) {
     computed += compute.seconds_per_token(page * question.page_tokens) * question.page_tokens *
                 question.compute_price;
   }
@@ -147,6 +147,7 @@ RC_GTEST_PROP(LoadPlan, no_other_meeting_point_ends_sooner, ()) {
   }
   LoadQuestion question;
   question.begin = *rc::gen::inRange(0, 100);
+  question.gap = *rc::gen::inRange<uint32_t>(0, question.begin + 1);
   question.end = question.begin + *rc::gen::inRange(0, 400);
   question.load_seconds = 1e-6 * *rc::gen::inRange(1, 20000);
   question.queued_seconds = 1e-3 * *rc::gen::inRange(0, 500);
@@ -177,6 +178,18 @@ TEST(LoadPlan, a_fast_disk_leaves_nothing_to_compute_and_a_dead_one_all) {
   EXPECT_EQ(meeting_point(question, compute), 0u);
   question.load_seconds = 1e4;
   EXPECT_EQ(meeting_point(question, compute), 100u);
+}
+
+TEST(LoadPlan, what_is_computed_first_in_any_case_takes_its_time) {
+  ComputeRate compute;
+  compute.measured(0, 512, 0.512);
+  LoadQuestion question;
+  question.end = 100;
+  question.load_seconds = 0.016;  // as long as computing a page
+  const uint32_t meeting = meeting_point(question, compute);
+  // Planned anew, with all before that point given up: it is the same.
+  question.begin = question.gap = meeting;
+  EXPECT_EQ(meeting_point(question, compute), meeting);
 }
 
 TEST(LoadPlan, the_more_wait_for_the_engine_the_more_is_loaded) {

@@ -54,6 +54,7 @@ struct WorldOptions {
   bool faults_to_the_end = true;         // else the disk is well again when the tiers are closed
   bool trace = false;                    // records a timeline
   bool control_thrash = true;
+  bool load_all = false;
   uint32_t context = kContext;  // tokens that a sequence may have
   bool clear_at_end = true;     // the lower tiers; else the store keeps its pages for another world
 };
@@ -337,6 +338,7 @@ class World {
     cache::TiersOptions tiers;
     tiers.write = options_.write;
     tiers.verify_all = true;
+    tiers.load_all = options_.load_all;
     tiers.load_bytes_max = options_.load_bytes_max;
     memory_.push_back(*device_.allocate(options_.staging_bytes));
     tiers.staging = {memory_.back().data, options_.staging_bytes};
