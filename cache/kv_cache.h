@@ -181,6 +181,9 @@ class KvCache {
   PageState page_state(uint32_t group, kernels::PageId page) const {
     return pools_[group].state(page);
   }
+  uint32_t page_pins(uint32_t group, kernels::PageId page) const {
+    return pools_[group].pins(page);
+  }
   uint32_t groups() const { return static_cast<uint32_t>(pools_.size()); }
   size_t page_bytes(uint32_t group) const { return pools_[group].page_bytes(); }
   // First page of a window group that queries at page boundary `pages` and after can see; 0 for

@@ -413,9 +413,13 @@ std::string Tiers::check_integrity() const {
       if (page.host_page != kNoPage) ++host_pages[g];
       host += in_host;
       nvme += page.residency.in(Tier::kNvme);
-      if (page.host.listed && !in_host) problem = "a page is a candidate in a tier it is not in";
-      if (page.nvme.listed && !may_evict_from_nvme(node, g)) {
-        problem = "a page that must stay on NVMe is a candidate";
+      if (page.nvme.listed != may_evict_from_nvme(node, g)) {
+        problem = "a candidate on NVMe must stay, or a page that may go is none";
+      }
+      const bool idle = in_host && page.residency.may_drop(Tier::kHost) &&
+                        host_pools_[g].pins(page.host_page) == 0;
+      if (page.host.listed != idle) {
+        problem = "a host page that is read is a candidate, or one that may go is none";
       }
     }
   });

@@ -103,10 +103,38 @@ void TiersDriver::run_task(Task<> task) {
 
 // One piece of work, or the end of one operation. False: only time can go on.
 bool TiersDriver::step() {
+  check_copies();
   if (loop_.run_one()) return true;
   if (disk_ != nullptr && prng_.below(2) == 0 && disk_->run_one()) return true;
   if (device_.run_one()) return true;
   return disk_ != nullptr && disk_->run_one();
+}
+
+// What goes down stays where it is, whole, until it is copied (cases K1, K3); what comes up goes to
+// pages that are nobody's (case K4).
+void TiersDriver::check_copies() const {
+  const KvCache& cache = real_->cache();
+  const KvCacheStats stats = cache.stats();
+  const auto look = [&](const std::byte* at, const auto& say) {
+    for (uint32_t g = 0; g < cache.groups(); ++g) {
+      const std::byte* base = cache.page_data(g, PageId{0});
+      if (at < base || at >= base + stats.groups[g].capacity * cache.page_bytes(g)) continue;
+      say(g, PageId{static_cast<uint32_t>(static_cast<size_t>(at - base) / cache.page_bytes(g))});
+    }
+  };
+  for (const sim::SimStream::Copy& copy : device_.copies_out()) {
+    look(copy.from, [&](uint32_t g, PageId page) {
+      require(cache.page_state(g, page) == PageState::kSealed, "a page that is copied is open");
+      require(cache.page_pins(g, page) > 0, "a page that is copied is not pinned");
+    });
+  }
+  for (const sim::SimStream::Copy& copy : device_.copies_in()) {
+    look(copy.to, [&](uint32_t g, PageId page) {
+      const PageState state = cache.page_state(g, page);
+      require(state == PageState::kFilling || state == PageState::kOrphaned,
+              "a copy fills a page that is used");
+    });
+  }
 }
 
 bool TiersDriver::is_quiet() const {
@@ -238,9 +266,11 @@ void TiersDriver::clear(bool all) {
   const bool is_idle = all && is_quiet() && tiers_->stats().loads == 0;
   real_->cache().clear();
   tiers_->clear();
-  if (!is_idle) return;
-  require(tiers_->stats().host.pages == 0, "clear: host pages stay");
-  require(tiers_->stats().nvme.pages == 0, "clear: pages on NVMe stay");
+  if (is_idle) {
+    require(tiers_->stats().host.pages == 0, "clear: host pages stay");
+    require(tiers_->stats().nvme.pages == 0, "clear: pages on NVMe stay");
+  }
+  clearing_ = !is_idle;
   for (auto& [space, paths] : kept_) {
     if (space.first != fingerprint_) continue;
     erased_[space].insert(paths.begin(), paths.end());
@@ -305,6 +335,7 @@ void TiersDriver::restart(const TierCommand& command) {
     if (!closed_well_) kept_[space].insert(paths.begin(), paths.end());
   }
   erased_.clear();
+  clearing_ = false;
   if (!same) fingerprint_ = fingerprint_ == "test model" ? "another" : "test model";
   open();
   const TiersStats found = tiers_->stats();
@@ -379,14 +410,15 @@ bool TiersDriver::run(const TierCommand& command) {
 // Pages from the front that lower tiers may have: of paths that were kept there.
 uint32_t TiersDriver::known_pages(const std::string& tenant,
                                   const std::vector<TokenId>& tokens) const {
-  const auto paths = kept_.find({fingerprint_, tenant});
   size_t most = 0;
-  if (paths == kept_.end()) return 0;
-  for (const Path& path : paths->second) {
-    const size_t length = std::min(path.size(), tokens.size());
-    const auto [end, other] =
-        std::mismatch(path.begin(), path.begin() + static_cast<ptrdiff_t>(length), tokens.begin());
-    most = std::max(most, static_cast<size_t>(end - path.begin()) / kPage);
+  for (const auto* known : {&kept_, &erased_}) {
+    const auto paths = known->find({fingerprint_, tenant});
+    if (paths == known->end() || (known == &erased_ && !clearing_)) continue;
+    for (const Path& path : paths->second) {
+      const auto length = static_cast<ptrdiff_t>(std::min(path.size(), tokens.size()));
+      const auto [end, other] = std::mismatch(path.begin(), path.begin() + length, tokens.begin());
+      most = std::max(most, static_cast<size_t>(end - path.begin()) / kPage);
+    }
   }
   return static_cast<uint32_t>(most);
 }
@@ -427,10 +459,27 @@ void TiersDriver::check_kept_path() {
   ++checked_paths_;
 }
 
+// Where no disk has lost anything each page in the store is found through others: that before it,
+// and a window's through that of its own place.
+void TiersDriver::check_records() {
+  if (store_ == nullptr || faulty_ || shape_.cache.windows[0] > 0) return;
+  if (tiers_->stats().other_pages > 0) return;  // a kill may have left gaps in these
+  std::set<uint64_t> stored;
+  store_->for_each([&](const io::StoredPage& page) {
+    if (page.name.group == 0) stored.insert(page.name.uid);
+  });
+  store_->for_each([&](const io::StoredPage& page) {
+    const uint64_t before = page.name.group > 0 ? page.name.uid : page.name.parent_uid;
+    require(before == 0 || stored.contains(before), "a stored page that nobody finds");
+  });
+}
+
 // With nothing in flight nothing is under way.
 void TiersDriver::check_quiet() {
   if (!is_quiet()) return;
   const TiersStats stats = tiers_->stats();
+  if (tiers_->stats().loads == 0) clearing_ = false;
+  check_records();
   const uint64_t page_bytes = real_->page_bytes(0);
   require(stats.host.used_bytes == stats.host.pages * page_bytes, "host pages are under way");
   PageCounts held{};

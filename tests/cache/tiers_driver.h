@@ -110,6 +110,8 @@ class TiersDriver {
   void restart(const TierCommand& command);
 
   uint32_t known_pages(const std::string& tenant, const std::vector<TokenId>& tokens) const;
+  void check_copies() const;
+  void check_records();
   void check_match(const std::string& tenant, const std::vector<TokenId>& tokens);
   void check_kept_path();
   uint64_t lost_pages() const;
@@ -133,11 +135,12 @@ class TiersDriver {
   std::unique_ptr<TestCache> real_;
   std::unique_ptr<Tiers> tiers_;
   std::vector<std::unique_ptr<Live>> live_;
-  bool faulty_ = false;   // since the store was opened
-  bool damaged_ = false;  // the files, by a disk that lied
-  bool idle_ = false;     // nothing will ever happen by itself
-  uint64_t opened_ = 0;   // processes
-  TiersStats closed_;     // as the last process of each kind left it
+  bool faulty_ = false;    // since the store was opened
+  bool damaged_ = false;   // the files, by a disk that lied
+  bool idle_ = false;      // nothing will ever happen by itself
+  bool clearing_ = false;  // what was cleared may still be held by transfers
+  uint64_t opened_ = 0;    // processes
+  TiersStats closed_;      // as the last process of each kind left it
   bool closed_well_ = false;
 
   // (tenant, tokens) of sequences that ended, the latest last
