@@ -24,7 +24,7 @@ EvictionCandidate* FairQueue::front() const {
     if (page == nullptr) continue;
     const bool over = shares_.is_over(tenant);
     if (best != nullptr && over < best_over) continue;
-    if (best == nullptr || over > best_over || CandidateHeap::goes_before(*page, *best)) {
+    if (best == nullptr || over > best_over || CandidateOrder::before(*page, *best)) {
       best = page;
       best_over = over;
     }

@@ -1,5 +1,5 @@
-// Eviction candidates of many tenants. The front is the first in CandidateHeap's order among those
-// of tenants that hold more than their share; of all, where no such tenant has a candidate.
+// Eviction candidates of many tenants. The front is the first in CandidateOrder among those of
+// tenants that hold more than their share; of all, where no such tenant has a candidate.
 //
 // Adding, moving and removing takes O(log candidates); front() looks once at each tenant.
 #pragma once
@@ -22,10 +22,10 @@ class FairQueue {
   EvictionCandidate* front() const;
   uint32_t size() const { return size_; }
 
-  // As CandidateHeap::rerank().
+  // Calls rank(candidate) on each, which may change its rank. O(candidates).
   template <class Rank>
   void rerank(Rank rank) {
-    for (CandidateHeap& heap : heaps_) heap.rerank(rank);
+    for (CandidateHeap& heap : heaps_) heap.reorder(rank);
   }
 
  private:

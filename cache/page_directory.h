@@ -44,6 +44,8 @@ struct LowerPage {
   Residency residency;
   PageId host_page = kNoPage;
   uint64_t host_checksum = 0;  // when every crossing is checked
+  // A reset came while it was read there: it goes when nobody reads it any more.
+  bool host_cleared = false, nvme_cleared = false;
   io::SlotId slot{};
   uint64_t generation = 0;
   uint32_t codec = 0;

@@ -80,23 +80,21 @@ Task<> Tiers::fetch(std::shared_ptr<Load> load, uint32_t position, uint32_t grou
   TransferRate& rate = host ? host_rate_ : nvme_rate_;
   TierStats& stats = host ? host_ : nvme_;
   const uint64_t bytes = permit.units();
-  const uint64_t clears = clears_;
   const Clock::TimePoint began = parts_.loop.clock().now();
   rate.began(began, bytes);
   bool good = false;
   if (host) {
     good = co_await fetch_from_host(node, group, page);
     pin.reset();
-    if ((!good || clears != clears_) && node->pages[group].residency.may_drop(Tier::kHost) &&
+    if (!good && node->pages[group].residency.may_drop(Tier::kHost) &&
         host_pools_[group].pins(node->pages[group].host_page) == 0) {
       drop_host(*node, group);
     }
   } else {
     good = co_await fetch_from_nvme(load, node, group, page);
     // A reset that came meanwhile meant this page too; what led to it is gone.
-    if (clears != clears_ && node->pages[group].residency.may_drop(Tier::kNvme)) {
-      drop_nvme(*node, group, true);
-    }
+    const LowerPage& read = node->pages[group];
+    if (read.nvme_cleared && read.residency.may_drop(Tier::kNvme)) drop_nvme(*node, group, true);
   }
   const Clock::TimePoint ended = parts_.loop.clock().now();
   rate.ended(ended, bytes, good);

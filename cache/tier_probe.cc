@@ -47,7 +47,6 @@ Task<> Tiers::probe_reads() {
       read_breaker_.undecided();
       continue;
     }
-    const uint64_t clears = clears_;
     begin_move(*node, group, Move::kNvmeToDevice);
     const Result<> read = co_await parts_.store->get(
         page.slot, page.generation, {memory->data, page.stored_bytes}, memory, scope_.stop());
@@ -55,7 +54,7 @@ Task<> Tiers::probe_reads() {
     judge_read(read);
     const bool lost = !read && (read.error().code == ErrorCode::kCorrupt ||
                                 read.error().code == ErrorCode::kNotFound);
-    const bool reset = clears != clears_ && page.residency.may_drop(Tier::kNvme);
+    const bool reset = page.nvme_cleared && page.residency.may_drop(Tier::kNvme);
     if (lost || reset) drop_nvme(*node, group, true);
     directory_.settle(node);
     next = std::max(next, read_breaker_.probe_at());

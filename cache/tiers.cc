@@ -43,6 +43,7 @@ Tiers::HostPin::~HostPin() {
   tiers_.host_pools_[group_].unpin(node_.pages[group_].host_page);
   --node_.transfers;
   tiers_.list_idle(node_, group_);
+  tiers_.directory_.settle(&node_);
 }
 
 Tiers::Tiers(TiersOptions options, Parts parts, const MakePolicy& make_policy)
@@ -235,7 +236,12 @@ void Tiers::list_idle(DirectoryNode& node, uint32_t group) {
   LowerPage& page = node.pages[group];
   const Residency& residency = page.residency;
   if (residency.may_drop(Tier::kHost) && host_pools_[group].pins(page.host_page) == 0) {
-    list(page.host, Tier::kHost);
+    if (page.host_cleared) {
+      drop_host(node, group);
+      ++host_.evictions;
+    } else {
+      list(page.host, Tier::kHost);
+    }
   }
   if (may_evict_from_nvme(node, group)) list(page.nvme, Tier::kNvme);
 }
@@ -244,6 +250,7 @@ void Tiers::drop_host(DirectoryNode& node, uint32_t group) {
   LowerPage& page = node.pages[group];
   page.residency.drop(Tier::kHost);
   leave(page.host, Tier::kHost);
+  page.host_cleared = false;
   host_pools_[group].release(std::exchange(page.host_page, kNoPage));
   --host_.pages;
 }
@@ -252,6 +259,7 @@ void Tiers::drop_nvme(DirectoryNode& node, uint32_t group, bool erase) {
   LowerPage& page = node.pages[group];
   page.residency.drop(Tier::kNvme);
   leave(page.nvme, Tier::kNvme);
+  page.nvme_cleared = false;
   if (erase) parts_.store->erase(page.slot, page.generation);
   --nvme_.pages;
   left_nvme(node, group);
@@ -339,16 +347,20 @@ uint64_t Tiers::clear() {
   for (const uint64_t uid : uids) {
     DirectoryNode& node = *directory_.with_uid(uid);
     for (uint32_t g = 0; g < parts_.cache.groups(); ++g) {
-      const LowerPage& page = node.pages[g];
+      LowerPage& page = node.pages[g];
       if (page.residency.may_drop(Tier::kHost) && host_pools_[g].pins(page.host_page) == 0) {
         drop_host(node, g);
         ++host_.evictions;
         ++pages;
+      } else {
+        page.host_cleared = page.residency.in(Tier::kHost);
       }
       if (page.residency.may_drop(Tier::kNvme)) {
         drop_nvme(node, g, true);
         ++nvme_.evictions;
         ++pages;
+      } else {
+        page.nvme_cleared = page.residency.in(Tier::kNvme);
       }
     }
   }

@@ -1,14 +1,14 @@
-// The timers of an EngineLoop: a binary heap whose entries live in the frames of sleeping
-// coroutines. Equal deadlines come out in the order they went in. One thread.
+// The timers of an EngineLoop: a heap whose entries live in the frames of sleeping coroutines.
+// Equal deadlines come out in the order they went in. One thread.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <vector>
 
 #include "runtime/check.h"
 #include "runtime/clock.h"
+#include "runtime/indexed_heap.h"
 
 namespace spillway {
 
@@ -27,10 +27,10 @@ class TimerHeap {
 
    private:
     friend class TimerHeap;
-    static constexpr size_t kNowhere = SIZE_MAX;
+    static constexpr uint32_t kNowhere = UINT32_MAX;
     Clock::TimePoint at_{};
     uint64_t order_ = 0;
-    size_t index_ = kNowhere;
+    uint32_t index_ = kNowhere;
   };
 
   // REQUIRES: !entry.queued(). O(log n).
@@ -41,20 +41,17 @@ class TimerHeap {
   Entry* pop_due(Clock::TimePoint now);
   std::optional<Clock::TimePoint> next() const;
   size_t size() const { return heap_.size(); }
-  void check_integrity() const;
+  void check_integrity() const { heap_.check_integrity(); }
 
  private:
-  static bool before(const Entry& a, const Entry& b) {
-    return a.at_ != b.at_ ? a.at_ < b.at_ : a.order_ < b.order_;
-  }
-  void place(size_t index, Entry* entry) {
-    heap_[index] = entry;
-    entry->index_ = index;
-  }
-  void sift_up(size_t index);
-  void sift_down(size_t index);
+  struct Order {
+    static bool before(const Entry& a, const Entry& b) {
+      return a.at_ != b.at_ ? a.at_ < b.at_ : a.order_ < b.order_;
+    }
+    static uint32_t& index(Entry& entry) { return entry.index_; }
+  };
 
-  std::vector<Entry*> heap_;
+  IndexedHeap<Entry, Order> heap_;
   uint64_t order_next_ = 0;
 };
 

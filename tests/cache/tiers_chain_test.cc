@@ -66,7 +66,7 @@ TEST(TiersChain, a_lost_page_is_written_again_for_what_is_stored_after_it) {
 TEST(TiersChain, what_could_not_follow_a_failed_page_goes_when_nobody_reads_it) {
   uint64_t read = 0, lost = 0;
   for (uint64_t seed = 0; seed < 60; ++seed) {
-    TiersWorld world({.seed = seed});
+    TiersWorld world({}, seed);
     TiersWorld::Asked asked = world.begin(prompt_of(8));
     world.compute(asked);
     world.disk().faults.latency_max = std::chrono::milliseconds(20);
@@ -97,9 +97,8 @@ TEST(TiersChain, what_could_not_follow_a_failed_page_goes_when_nobody_reads_it) 
 TEST(TiersChain, a_page_stays_while_the_page_of_its_window_is_read) {
   uint64_t chances = 0;
   for (uint64_t seed = 0; seed < 60; ++seed) {
-    TiersWorld world({.cache = {.windows = {0, 24}, .capacity = {60, 60}},
-                      .nvme_bytes = 112u << 10,
-                      .seed = seed});
+    TiersWorld world(
+        {.cache = {.windows = {0, 24}, .capacity = {60, 60}}, .nvme_bytes = 112u << 10}, seed);
     world.ask(prompt_of(4));
     const TiersWorld::Records before = world.records(prompt_of(4));
     ASSERT_TRUE(before.contains({3, 1}));

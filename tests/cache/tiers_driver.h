@@ -17,20 +17,15 @@
 #include <utility>
 #include <vector>
 
-#include "cache/tiers.h"
-#include "cache_fixture.h"
-#include "runtime/clock.h"
-#include "runtime/engine_loop.h"
 #include "runtime/prng.h"
-#include "tests/sim/sim_device.h"
-#include "tests/sim/sim_disk.h"
+#include "tiers_machine.h"
 
 namespace spillway::cache {
 
 enum class TierOp : uint8_t {
   kBegin,     // a prompt of pattern b and length c, for tenant a; its load begins
   kContinue,  // a prompt that goes on from an ended sequence's tokens
-  kStep,      // the engine's step: up to where the sequence may compute
+  kStep,      // the engine's step, of up to c rows: as far as the sequence may compute
   kAdopt,     // takes what has been loaded
   kGiveUp,    // a load that is cancelled
   kFork,
@@ -45,7 +40,7 @@ enum class TierOp : uint8_t {
   kSettle,   // until nothing is in flight
   kForget,   // the device loses all that nobody holds
   kClear,    // perhaps after kSettle
-  kFault,    // of kind a from now on
+  kFault,    // of kind a from now on, in every other run
   kHeal,     // no faults from now on
   kRestart,  // everything is closed and opened again, perhaps by another model
   kKill,     // the process, or the power, is cut off here; then as kRestart
@@ -55,15 +50,6 @@ enum class TierOp : uint8_t {
 struct TierCommand {
   TierOp op{};
   uint8_t a = 0, b = 0, c = 0;
-};
-
-struct TiersShape {
-  CacheShape cache{};
-  std::vector<uint32_t> host{};  // [group] pages; empty: no host tier
-  uint64_t nvme_bytes = 0;       // 0: no NVMe tier
-  size_t staging_pages = 8;
-  uint64_t load_bytes_max = 8u << 20;
-  WritePolicy write = WritePolicy::kAuto;
 };
 
 class TiersDriver {
@@ -88,17 +74,19 @@ class TiersDriver {
   };
   using Path = std::vector<TokenId>;  // whole pages
 
+  KvCache& cache() { return machine_.cache().cache(); }
+  const KvCache& cache() const { return machine_.cache().cache(); }
+  Tiers& tiers() { return machine_.tiers(); }
+  const Tiers& tiers() const { return machine_.tiers(); }
+
+  // tiers_driver.cc
   void open();
   void close(std::optional<sim::Crash> crash);
-  void run_task(Task<> task);
-  Task<> open_store();
-  bool step();
   void pass_time(Clock::Duration time);
   void settle();
-  bool is_quiet() const;
-
   void begin(const std::string& tenant, const std::vector<TokenId>& prompt, uint8_t price);
-  void compute(Live& live, const TierCommand& command);
+  bool compute(Live& live, const TierCommand& command);
+  void step(size_t index, const TierCommand& command);
   void adopt(Live& live);
   void give_up(Live& live);
   void fork(Live& live);
@@ -109,37 +97,29 @@ class TiersDriver {
   void fault(uint8_t kind);
   void restart(const TierCommand& command);
 
+  // tiers_driver_checks.cc
+  void watch() const;
+  void check_match(const std::string& tenant, const std::vector<TokenId>& tokens) const;
   uint32_t known_pages(const std::string& tenant, const std::vector<TokenId>& tokens) const;
-  void check_copies() const;
-  void check_records();
-  void check_match(const std::string& tenant, const std::vector<TokenId>& tokens);
   void check_kept_path();
   uint64_t lost_pages() const;
+  void check_records() const;
+  void check_counts() const;
+  bool is_quiet() const;
+  PageCounts held_by_loads() const;
   void check_quiet();
+  void check_baseline();
   void check_all();
 
   const TiersShape shape_;
-  const uint64_t seed_;
   Prng prng_;
-  SimulatedClock clock_;
-  sim::SimDevice device_;
-  sim::SimParker parker_;
-  EngineLoop loop_;
-  sim::SimFiles files_;
-  std::vector<kernels::DeviceMemory> memory_;
-
-  // One process.
+  const bool has_faults_;  // half of the runs have none: then more is known
+  TiersMachine machine_;
   std::string fingerprint_ = "test model";
-  std::unique_ptr<sim::SimDisk> disk_;
-  std::unique_ptr<io::BlockStore> store_;
-  std::unique_ptr<TestCache> real_;
-  std::unique_ptr<Tiers> tiers_;
   std::vector<std::unique_ptr<Live>> live_;
   bool faulty_ = false;    // since the store was opened
   bool damaged_ = false;   // the files, by a disk that lied
-  bool idle_ = false;      // nothing will ever happen by itself
   bool clearing_ = false;  // what was cleared may still be held by transfers
-  uint64_t opened_ = 0;    // processes
   TiersStats closed_;      // as the last process of each kind left it
   bool closed_well_ = false;
 
@@ -147,13 +127,18 @@ class TiersDriver {
   std::vector<std::pair<std::string, std::vector<TokenId>>> ended_;
   // Paths that lower tiers may hold, by model and tenant.
   std::map<std::pair<std::string, std::string>, std::set<Path>> kept_, erased_;
-  // The path that was kept last, and what tiers had lost or left out by then.
+  // The path that was kept last, whether its sequence went on, and what tiers had lost or left out
+  // by then.
   std::string kept_tenant_;
   Path kept_path_;
+  bool kept_running_ = false;
   uint64_t lost_before_ = 0;
   uint64_t checked_paths_ = 0;
   uint64_t loaded_pages_ = 0, stored_pages_ = 0;
 };
+
+// Throws std::logic_error(what).
+void require(bool condition, const char* what);
 
 // Runs them all and finishes; the first difference, or nothing. A broken world is leaked. `loaded`
 // and `stored`, pages, show that a run was about something.

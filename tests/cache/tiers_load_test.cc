@@ -15,11 +15,10 @@ std::vector<TokenId> prompt_of(uint32_t pages, uint32_t seed = 0) {
 // A load has room for what comes from each tier. While it waits for that room its host copies go,
 // and more is to come from NVMe than there is room for, where groups' pages differ in size.
 TEST(TiersLoad, a_host_copy_that_goes_while_a_load_waits_ends_the_load_and_nothing_else) {
-  TiersWorldOptions options{.cache = {.windows = {0, 40}, .capacity = {60, 60}, .layers = {1, 64}},
-                            .host = {6, 3},
-                            .nvme_bytes = 4u << 20,
-                            .load_bytes_max = 1};
-  TiersWorld world(options);
+  TiersWorld world({.cache = {.windows = {0, 40}, .capacity = {60, 60}, .layers = {1, 64}},
+                    .host = {6, 3},
+                    .nvme_bytes = 4u << 20,
+                    .load_bytes_max = 1});
   ASSERT_GE(world.cache().page_bytes(1), 2 * world.cache().page_bytes(0));
   const std::vector<TokenId> prompt = prompt_of(3);
   world.ask(prompt);

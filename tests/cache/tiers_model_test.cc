@@ -24,7 +24,7 @@ rc::Gen<TierCommand> any_command() {
        {10, TierOp::kRelease},   {2, TierOp::kDrop},      {3, TierOp::kHold},
        {1, TierOp::kEndSession}, {4, TierOp::kPreempt},   {2, TierOp::kKeep},
        {26, TierOp::kEvents},    {2, TierOp::kTime},      {5, TierOp::kSettle},
-       {6, TierOp::kForget},     {1, TierOp::kClear},     {1, TierOp::kFault},
+       {12, TierOp::kForget},     {1, TierOp::kClear},     {1, TierOp::kFault},
        {1, TierOp::kHeal},       {1, TierOp::kRestart},   {1, TierOp::kKill}});
   const auto byte = rc::gen::arbitrary<uint8_t>();
   return rc::gen::build<TierCommand>(
@@ -32,7 +32,7 @@ rc::Gen<TierCommand> any_command() {
       rc::gen::set(&TierCommand::b, byte), rc::gen::set(&TierCommand::c, byte));
 }
 
-void check_shape(const TiersShape& shape, int commands_max = 250) {
+void check_shape(const TiersShape& shape, int commands_max = 800) {
   uint64_t commands_run = 0, loaded = 0, stored = 0, checked = 0;
   const auto story =
       rc::gen::resize(commands_max, rc::gen::container<std::vector<TierCommand>>(any_command()));
@@ -52,19 +52,21 @@ void check_shape(const TiersShape& shape, int commands_max = 250) {
 }
 
 constexpr uint64_t kSmall = 160u << 10, kRoomy = 2u << 20;
+constexpr size_t kFewBuffers = 8;
 
 TEST(tiers_model, host) {
-  check_shape({.cache = {.windows = {0}, .capacity = {20}}, .host = {12}});
+  check_shape({.cache = {.windows = {0}, .capacity = {20}}, .host = {12}, .nvme_bytes = 0});
 }
 
 TEST(tiers_model, nvme) {
-  check_shape({.cache = {.windows = {0}, .capacity = {20}}, .nvme_bytes = kSmall});
+  check_shape({.cache = {.windows = {0}, .capacity = {20}},
+               .nvme_bytes = kSmall,
+               .staging_pages = kFewBuffers});
 }
 
 TEST(tiers_model, nvme_with_room) {
   check_shape({.cache = {.windows = {0}, .capacity = {30}, .policy = EvictionPolicyKind::kValue},
-               .nvme_bytes = kRoomy,
-               .staging_pages = 64});
+               .nvme_bytes = kRoomy});
 }
 
 TEST(tiers_model, host_and_nvme) {
@@ -80,11 +82,15 @@ TEST(tiers_model, a_window_with_host_and_nvme) {
 }
 
 TEST(tiers_model, a_window_with_nvme) {
-  check_shape({.cache = {.windows = {0, 32}, .capacity = {30, 14}}, .nvme_bytes = kSmall});
+  check_shape({.cache = {.windows = {0, 32}, .capacity = {30, 14}},
+               .nvme_bytes = kSmall,
+               .staging_pages = kFewBuffers});
 }
 
 TEST(tiers_model, windows_only) {
-  check_shape({.cache = {.windows = {48}, .capacity = {18}}, .nvme_bytes = kSmall});
+  check_shape({.cache = {.windows = {48}, .capacity = {18}},
+               .nvme_bytes = kSmall,
+               .staging_pages = kFewBuffers});
 }
 
 // case K17
@@ -104,6 +110,7 @@ TEST(tiers_model, one_page_at_a_time) {
 TEST(tiers_model, only_what_is_used_again_is_written) {
   check_shape({.cache = {.windows = {0}, .capacity = {20}},
                .nvme_bytes = kRoomy,
+               .staging_pages = kFewBuffers,
                .write = WritePolicy::kReuse});
 }
 

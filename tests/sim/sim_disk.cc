@@ -159,6 +159,14 @@ std::optional<Clock::TimePoint> SimDisk::next_due() const {
       ->due;
 }
 
+std::vector<std::span<const std::byte>> SimDisk::memory_of(Operation::Kind kind) const {
+  std::vector<std::span<const std::byte>> memory;
+  for (const InFlight& flight : in_flight_) {
+    if (flight.operation->kind == kind) memory.emplace_back(flight.operation->transfer.memory);
+  }
+  return memory;
+}
+
 bool SimDisk::run_one() {
   const Clock::TimePoint now = operations_.loop().clock().now();
   const size_t among = faults.reorder ? in_flight_.size() : std::min<size_t>(in_flight_.size(), 1);

@@ -65,6 +65,9 @@ class SimDisk final : public io::Ring, private io::OperationDriver {
   // When the next operation may end; empty with none in flight.
   std::optional<Clock::TimePoint> next_due() const;
 
+  // The memory that operations of this kind which are in flight read into, or write from.
+  std::vector<std::span<const std::byte>> memory_of(io::Operation::Kind kind) const;
+
   // The end of this process. All its operations, those in flight and any later one, end with kIo
   // and change nothing any more, so that its coroutines come to an end; its locks are free. Outside
   // any coroutine.
