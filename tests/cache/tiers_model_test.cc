@@ -24,7 +24,7 @@ rc::Gen<TierCommand> any_command() {
        {10, TierOp::kRelease},   {2, TierOp::kDrop},      {3, TierOp::kHold},
        {1, TierOp::kEndSession}, {4, TierOp::kPreempt},   {2, TierOp::kKeep},
        {26, TierOp::kEvents},    {2, TierOp::kTime},      {5, TierOp::kSettle},
-       {12, TierOp::kForget},     {1, TierOp::kClear},     {1, TierOp::kFault},
+       {12, TierOp::kForget},    {1, TierOp::kClear},     {1, TierOp::kFault},
        {1, TierOp::kHeal},       {1, TierOp::kRestart},   {1, TierOp::kKill}});
   const auto byte = rc::gen::arbitrary<uint8_t>();
   return rc::gen::build<TierCommand>(
