@@ -132,6 +132,11 @@ void PageDirectory::for_each(const std::function<void(const DirectoryNode&)>& vi
 }
 
 std::string PageDirectory::check_integrity() const {
+  for (const auto& [ref, first] : children_) {
+    uint32_t chain = 0;
+    for (const DirectoryNode* node = first; node != nullptr; node = node->next_same_key) ++chain;
+    if (chain > kChainMax) return "a chain of equal keys in the directory is too long";
+  }
   std::unordered_map<const DirectoryNode*, uint32_t> children;
   for (const auto& [uid, node] : nodes_) {
     if (node->uid != uid || uid > last_uid_) return "a directory node has a wrong uid";

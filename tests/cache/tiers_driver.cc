@@ -70,7 +70,7 @@ void TiersDriver::settle() {
 }
 
 void TiersDriver::begin(const std::string& tenant, const std::vector<TokenId>& prompt,
-                        uint8_t price) {
+                        double price) {
   if (live_.size() >= kLiveMax) release(0, {}, true);
   check_match(tenant, prompt);
   auto live = std::make_unique<Live>();
@@ -79,7 +79,7 @@ void TiersDriver::begin(const std::string& tenant, const std::vector<TokenId>& p
   live->real = machine_.cache().begin(prompt, tenant);
   live_.push_back(std::move(live));
   Live& begun = *live_.back();
-  begun.load = tiers().begin_load(begun.keys, prompt, *begun.real.sequence, price_of(price));
+  begun.load = tiers().begin_load(begun.keys, prompt, *begun.real.sequence, price);
 }
 
 // The sequence computes what the engine would: up to the pages that are being loaded. False: there
@@ -103,7 +103,7 @@ bool TiersDriver::compute(Live& live, const TierCommand& command) {
 // As the engine does without pages: first those that wait to be written are let go, then it swaps.
 void TiersDriver::step(size_t index, const TierCommand& command) {
   if (compute(*live_[index], command)) return;
-  if (!tiers().holds_pages()) return preempt(index, command.b);
+  if (!tiers().holds_pages()) return preempt(index, price_of(command.b));
   kept_path_.clear();
   tiers().let_go_of_holds();
 }
@@ -113,6 +113,7 @@ void TiersDriver::adopt(Live& live) {
   const std::vector<TokenId>& tokens = live.prompt;
   if (tiers().adopt(*live.load, *live.real.sequence, tokens)) {
     const uint32_t size = live.real.sequence->size();
+    require(size < tokens.size(), "K13: nothing is left to compute");
     loaded_pages_ += size / kPage - live.real.tokens.size() / kPage;
     live.real.tokens.assign(tokens.begin(), tokens.begin() + size);
   }
@@ -162,7 +163,7 @@ void TiersDriver::release(size_t index, const std::string& session, bool kept) {
   live_.erase(live_.begin() + static_cast<ptrdiff_t>(index));
 }
 
-void TiersDriver::preempt(size_t index, uint8_t price) {
+void TiersDriver::preempt(size_t index, double price) {
   const std::string tenant = live_[index]->real.tenant;
   const std::vector<TokenId> prompt = live_[index]->prompt;
   give_up(*live_[index]);
@@ -199,6 +200,7 @@ void TiersDriver::fault(uint8_t kind) {
                              &faults.lost_write,       &faults.failed_sync, &faults.stall,
                              &faults.misdirected_write};
   const size_t which = kind % (std::size(chances) + 2);
+  faults.stall_time = std::chrono::seconds(30);  // longer than anyone waits
   if (which < std::size(chances)) {
     *chances[which] = kOften;
     faulty_ = true;
@@ -242,6 +244,7 @@ void TiersDriver::restart(const TierCommand& command) {
   clearing_ = false;
   if (!same) fingerprint_ = fingerprint_ == "test model" ? "another" : "test model";
   open();
+  check_records();
   const TiersStats found = tiers().stats();
   require(found.host.pages == 0, "a host page outlived its process");
   if (machine_.store() == nullptr || !closed_well_) return;
@@ -258,11 +261,11 @@ bool TiersDriver::run(const TierCommand& command) {
   const std::string session = "session " + std::to_string(command.b % 3);
   const TierOp op = command.op;
   if (op == TierOp::kBegin) {
-    begin(tenant_of(command.a), prompt_of(command.b, command.c), command.a);
+    begin(tenant_of(command.a), prompt_of(command.b, command.c), price_of(command.a));
   } else if (op == TierOp::kContinue) {
     if (ended_.empty()) return false;
     const auto [tenant, tokens] = ended_[command.a % ended_.size()];
-    begin(tenant, joined(tokens, prompt_of(command.b, command.c % 40)), command.a);
+    begin(tenant, joined(tokens, prompt_of(command.b, command.c % 40)), price_of(command.a));
   } else if (op == TierOp::kEndSession) {
     cache().end_session(session);
   } else if (op == TierOp::kEvents) {
@@ -279,7 +282,7 @@ bool TiersDriver::run(const TierCommand& command) {
     kept_path_.clear();
     cache().clear();
   } else if (op == TierOp::kClear) {
-    clear(command.a % 2 == 0);
+    clear(command.a % 4 == 0);
   } else if (op == TierOp::kFault) {
     fault(command.a);
   } else if (op == TierOp::kHeal) {
@@ -303,7 +306,7 @@ bool TiersDriver::run(const TierCommand& command) {
   } else if (op == TierOp::kHold) {
     release(index, session, true);
   } else if (op == TierOp::kPreempt) {
-    preempt(index, command.b);
+    preempt(index, price_of(command.b));
   } else if (op == TierOp::kKeep) {
     keep(*live_[index], false, true);
   }
@@ -321,9 +324,16 @@ void TiersDriver::finish() {
   const auto ended = ended_;
   for (const auto& [tenant, tokens] : ended) {
     if (tokens.empty()) continue;
-    begin(tenant, joined(tokens, prompt_of(1, 3)), 0);
+    const std::vector<TokenId> prompt = joined(tokens, prompt_of(1, 3));
+    const uint32_t found = tiers().match_length(machine_.cache().keys(prompt, tenant), prompt,
+                                                machine_.cache().match_length(prompt, tenant));
+    begin(tenant, prompt, 1e9);  // so dear to compute that all is loaded
     settle();
     adopt(*live_.back());
+    // Host memory may have gaps, which are to be computed where there are no windows.
+    const bool whole = has_windows() || shape_.host.empty();
+    const uint32_t size = live_.back()->real.sequence->size();
+    require(faulty_ || !whole || size == found, "what was found does not load");
     check_all();
     release(live_.size() - 1, {}, false);
   }

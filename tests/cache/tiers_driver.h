@@ -84,7 +84,7 @@ class TiersDriver {
   void close(std::optional<sim::Crash> crash);
   void pass_time(Clock::Duration time);
   void settle();
-  void begin(const std::string& tenant, const std::vector<TokenId>& prompt, uint8_t price);
+  void begin(const std::string& tenant, const std::vector<TokenId>& prompt, double price);
   bool compute(Live& live, const TierCommand& command);
   void step(size_t index, const TierCommand& command);
   void adopt(Live& live);
@@ -92,7 +92,7 @@ class TiersDriver {
   void fork(Live& live);
   void keep(Live& live, bool session, bool running);
   void release(size_t index, const std::string& session, bool kept);
-  void preempt(size_t index, uint8_t price);
+  void preempt(size_t index, double price);
   void clear(bool all);
   void fault(uint8_t kind);
   void restart(const TierCommand& command);
@@ -105,6 +105,7 @@ class TiersDriver {
   uint64_t lost_pages() const;
   void check_records() const;
   void check_counts() const;
+  bool has_windows() const;
   bool is_quiet() const;
   PageCounts held_by_loads() const;
   void check_quiet();

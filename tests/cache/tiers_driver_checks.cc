@@ -117,14 +117,17 @@ uint64_t TiersDriver::lost_pages() const {
   return lost;
 }
 
+bool TiersDriver::has_windows() const {
+  return std::any_of(shape_.cache.windows.begin(), shape_.cache.windows.end(),
+                     [](uint32_t window) { return window > 0; });
+}
+
 // Where nothing has been lost the path that was kept last is found whole. (A sequence that goes on
 // may leave windows' pages behind before they are written.)
 void TiersDriver::check_kept_path() {
   const bool foreseen = shape_.write == WritePolicy::kAuto && !faulty_ && is_quiet() &&
                         shape_.cache.key_mode == KeyMode::kHash;
-  const bool windows = std::any_of(shape_.cache.windows.begin(), shape_.cache.windows.end(),
-                                   [](uint32_t window) { return window > 0; });
-  if (!foreseen || (windows && kept_running_) || kept_path_.empty()) return;
+  if (!foreseen || (has_windows() && kept_running_) || kept_path_.empty()) return;
   if (lost_pages() != lost_before_) return;
   const std::vector<TokenId> tokens = one_more(kept_path_);
   const PromptKeys keys = machine_.cache().keys(tokens, kept_tenant_);
@@ -132,16 +135,16 @@ void TiersDriver::check_kept_path() {
   ++checked_paths_;
 }
 
-// Where no disk has lost anything each page in the store is found through others: that before it,
-// and a window's through that of its own place.
+// Each page of ours in the store is found through others: that before it, and a window's through
+// that of its own place. So it is at opening, and as long as the disk does not lose any.
 void TiersDriver::check_records() const {
-  if (machine_.store() == nullptr || faulty_ || shape_.cache.windows[0] > 0) return;
-  if (tiers().stats().other_pages > 0) return;  // a kill may have left gaps in these
+  if (machine_.store() == nullptr || shape_.cache.windows[0] > 0) return;
   std::set<uint64_t> stored;
   machine_.store()->for_each([&](const io::StoredPage& page) {
     if (page.name.group == 0) stored.insert(page.name.uid);
   });
   machine_.store()->for_each([&](const io::StoredPage& page) {
+    if (!cache().is_ours(page.name.space)) return;
     const uint64_t before = page.name.group > 0 ? page.name.uid : page.name.parent_uid;
     require(before == 0 || stored.contains(before), "a stored page that nobody finds");
   });
@@ -183,7 +186,7 @@ void TiersDriver::check_quiet() {
   if (!is_quiet()) return;
   const TiersStats stats = tiers().stats();
   if (stats.loads == 0) clearing_ = false;
-  check_records();
+  if (!faulty_) check_records();
   const uint64_t page_bytes = machine_.cache().page_bytes(0);
   require(stats.host.used_bytes == stats.host.pages * page_bytes, "host pages are under way");
   const PageCounts held = held_by_loads();
