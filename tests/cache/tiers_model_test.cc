@@ -1,6 +1,6 @@
 // Random commands on cache and tiers, in shapes that are small enough to be full most of the time
-// (cases K1 to K18). RapidCheck prints the seed, shrinks a failure, and replays it with
-// RC_PARAMS="seed=...".
+// (cases K1, K3 to K10, K12 to K18; docs/TESTING.md says how each is held). RapidCheck prints the
+// seed, shrinks a failure, and replays it with RC_PARAMS="seed=...".
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
