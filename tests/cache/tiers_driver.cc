@@ -195,10 +195,10 @@ void TiersDriver::fault(uint8_t kind) {
   if (machine_.disk() == nullptr || !has_faults_) return;
   sim::SimDiskFaults& faults = machine_.disk()->faults;
   constexpr double kOften = 0.3;
-  double* const chances[] = {&faults.read_error,       &faults.write_error, &faults.no_space,
-                             &faults.short_read,       &faults.bit_rot,     &faults.torn_write,
-                             &faults.lost_write,       &faults.failed_sync, &faults.stall,
-                             &faults.misdirected_write};
+  double* const chances[] = {&faults.read_error,        &faults.write_error, &faults.no_space,
+                             &faults.short_read,        &faults.bit_rot,     &faults.torn_write,
+                             &faults.lost_write,        &faults.failed_sync, &faults.stall,
+                             &faults.misdirected_write, &faults.stall,       &faults.stall};
   const size_t which = kind % (std::size(chances) + 2);
   faults.stall_time = std::chrono::seconds(30);  // longer than anyone waits
   if (which < std::size(chances)) {

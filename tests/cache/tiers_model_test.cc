@@ -24,7 +24,7 @@ rc::Gen<TierCommand> any_command() {
        {10, TierOp::kRelease},   {2, TierOp::kDrop},      {3, TierOp::kHold},
        {1, TierOp::kEndSession}, {4, TierOp::kPreempt},   {2, TierOp::kKeep},
        {26, TierOp::kEvents},    {2, TierOp::kTime},      {5, TierOp::kSettle},
-       {12, TierOp::kForget},    {3, TierOp::kClear},     {2, TierOp::kFault},
+       {12, TierOp::kForget},    {3, TierOp::kClear},     {3, TierOp::kFault},
        {2, TierOp::kHeal},       {1, TierOp::kRestart},   {1, TierOp::kKill}});
   const auto byte = rc::gen::arbitrary<uint8_t>();
   return rc::gen::build<TierCommand>(
@@ -78,6 +78,11 @@ TEST(tiers_model, host_and_nvme) {
 TEST(tiers_model, a_window_with_host_and_nvme) {
   check_shape(
       {.cache = {.windows = {0, 41}, .capacity = {24, 16}}, .host = {20, 6}, .nvme_bytes = kRoomy});
+}
+
+TEST(tiers_model, a_window_with_host) {
+  check_shape(
+      {.cache = {.windows = {0, 41}, .capacity = {24, 16}}, .host = {14, 10}, .nvme_bytes = 0});
 }
 
 TEST(tiers_model, a_window_with_nvme) {
