@@ -126,8 +126,9 @@ std::shared_ptr<Load> Tiers::begin_load(const PromptKeys& keys, std::span<const 
   const std::shared_ptr<Load> load = plan_load(keys, tokens, sequence);
   if (load == nullptr) return nullptr;
   const uint32_t begin = load->begin, end = load->end();
-  // What is better computed is not even planned; from the back, as far as there are device pages.
-  pass(*load, std::min(meet(*load, begin, begin, compute_price), end));
+  // What is better computed stays in the plan, for the disk may be faster than it was. From the
+  // back, as far as there are device pages.
+  if (meet(*load, begin, begin, compute_price) >= end) pass(*load, end);
   bool room = true;
   for (uint32_t position = end; position > begin; --position) {
     Load::Slot& slot = load->at(position - 1);

@@ -12,6 +12,7 @@ namespace {
 
 double seconds(Clock::Duration time) { return std::chrono::duration<double>(time).count(); }
 
+constexpr uint64_t kManyBytes = 16u << 20;  // make a sample however short their time
 constexpr Clock::Duration kFirstPause = std::chrono::seconds(2);
 constexpr Clock::Duration kLongestPause = std::chrono::seconds(60);
 
@@ -23,7 +24,6 @@ void TransferRate::advance(Clock::TimePoint now) {
 }
 
 void TransferRate::began(Clock::TimePoint now, uint64_t bytes) {
-  if (in_flight_ == 0) take_sample();
   advance(now);
   if (in_flight_ == 0) {
     progress_ = now;
@@ -34,28 +34,42 @@ void TransferRate::began(Clock::TimePoint now, uint64_t bytes) {
 }
 
 void TransferRate::ended(Clock::TimePoint now, uint64_t bytes, bool whole) {
-  if (now - progress_ > kTogether || progress_busy_s_ > kLongBunchSeconds) take_sample();
+  if (now - progress_ > kTogether || now - bunch_ > kLongBunch) {
+    take_sample();
+    bunch_ = now;
+  }
   advance(now);
   CHECK(in_flight_ >= bytes);
   in_flight_ -= bytes;
   progress_ = now;
   progress_busy_s_ = busy_s_;
   if (whole) done_bytes_ += bytes;
+  if (in_flight_ == 0) take_sample();  // nothing more comes at this moment
 }
 
 // Of what has ended so far, and of the time up to the last end.
 void TransferRate::take_sample() {
-  const bool enough = done_bytes_ >= wanted_bytes_ && progress_busy_s_ >= kSampleSeconds;
+  const bool enough = done_bytes_ >= wanted_bytes_ &&
+                      (progress_busy_s_ >= kSampleSeconds || done_bytes_ >= kManyBytes);
   if (!enough && progress_busy_s_ < kLongestSeconds) return;
   const double sample = static_cast<double>(done_bytes_) / progress_busy_s_;
   busy_s_ -= progress_busy_s_;
   progress_busy_s_ = 0;
   if (done_bytes_ == 0 && !measured_) return;  // a failure tells nothing of a speed never seen
-  rate_ = std::max(measured_ ? (1 - kNewest) * rate_ + kNewest * sample : sample, 1.0);
+  const double weight = weight_of(sample);
+  rate_ = std::max((1 - weight) * rate_ + weight * sample, 1.0);
   measured_ = true;
   done_bytes_ = 0;
   wanted_bytes_ = kSampleBytes;
   ramp_ = false;
+}
+
+double TransferRate::weight_of(double sample) {
+  if (!measured_) return 1;
+  const int moved = sample > kMoved * rate_ ? 1 : sample < rate_ / kMoved ? -1 : 0;
+  const bool again = moved != 0 && std::exchange(moved_, moved) == moved;
+  if (moved == 0) moved_ = 0;
+  return again ? kMovedNewest : kNewest;
 }
 
 double TransferRate::bytes_per_s(Clock::TimePoint now) const {

@@ -18,6 +18,9 @@ namespace spillway::cache {
 // then ends much of it at one moment. So its first sample holds as many bytes as were in flight,
 // and what ends at one moment belongs to one sample: else one page that came after a long queue
 // would stand for a slow disk, and those right behind it for one without limit.
+//
+// One sample that is far off may be a hiccup; two in a row on the same side are a tier that has
+// changed its speed, and count for more.
 class TransferRate {
  public:
   explicit TransferRate(double guess_bytes_per_s)
@@ -37,10 +40,12 @@ class TransferRate {
   static constexpr double kDriftSeconds = 30;
 
   static constexpr Clock::Duration kTogether = std::chrono::microseconds(100);
-  static constexpr double kLongBunchSeconds = 0.005;  // a fast tier never pauses
+  static constexpr Clock::Duration kLongBunch = std::chrono::milliseconds(1);  // never a pause
+  static constexpr double kMoved = 1.5, kMovedNewest = 0.8;
 
   void advance(Clock::TimePoint now);
   void take_sample();
+  double weight_of(double sample);
 
   const double guess_;
   double rate_;
@@ -53,6 +58,8 @@ class TransferRate {
   uint64_t done_bytes_ = 0;               // since the last sample
   Clock::TimePoint marked_{};             // busy time is counted up to here
   Clock::TimePoint progress_{};           // something ended, or the tier got busy
+  Clock::TimePoint bunch_{};              // the first of what ended together
+  int moved_ = 0;                         // where the last sample was: far above 1, far below -1
 };
 
 // Seconds that prefill takes per token, by the token's position: attention makes later ones dearer.

@@ -30,6 +30,8 @@ class Pipe {
   Pipe(double bytes_per_s, uint32_t depth, uint32_t bunch)
       : page_s_(kPage / bytes_per_s), depth_(depth), bunch_(bunch) {}
 
+  void set_speed(double bytes_per_s) { page_s_ = kPage / bytes_per_s; }
+
   // `pages` one after the other; calls look() at the end of each bunch.
   template <typename Look>
   void load(uint32_t pages, Look look) {
@@ -47,7 +49,7 @@ class Pipe {
   double now = 1;
 
  private:
-  const double page_s_;
+  double page_s_;
   const uint32_t depth_, bunch_;
 };
 
@@ -96,6 +98,21 @@ TEST(TransferRate, a_slow_disk_is_found_out_by_its_first_pages) {
   Pipe pipe(50e6, 22, 1);
   pipe.load(8, [] {});  // 59 ms
   EXPECT_LT(pipe.rate.bytes_per_s(at(pipe.now)), 60e6);
+}
+
+TEST(TransferRate, a_tier_that_got_ten_times_faster_is_found_out_by_three_samples) {
+  Pipe pipe(100e6, 22, 1);
+  pipe.load(200, [] {});
+  pipe.set_speed(1e9);
+  pipe.load(40, [] {});  // the first sample is as long as what is in flight
+  EXPECT_GT(pipe.rate.bytes_per_s(at(pipe.now)), 0.7e9);
+}
+
+TEST(TransferRate, a_tier_is_not_too_fast_to_be_measured) {
+  Pipe pipe(50e9, 22, 1);
+  pipe.load(92, [] {});  // 0.65 ms
+  EXPECT_TRUE(pipe.rate.measured());
+  EXPECT_NEAR(pipe.rate.bytes_per_s(at(pipe.now)), 50e9, 5e9);
 }
 
 TEST(TransferRate, a_low_estimate_drifts_back_to_the_guess_while_nothing_is_asked) {

@@ -243,6 +243,115 @@ TEST(NeverSlower, than_the_faster_of_load_and_recompute_at_any_disk_speed) {
               static_cast<unsigned long long>(seed), count, sum / count, worst);
 }
 
+// A disk changes its speed tenfold while nobody asks. One that got slower is known at once: by its
+// silence. Of one that got faster it is the front that was computed which cannot be taken back: at
+// most one step of 256 tokens (kComputeAhead of tier_load.cc) comes on top, and after five requests
+// none.
+TEST(NeverSlower, by_more_than_a_step_while_it_learns_that_a_disk_changed_its_speed) {
+  constexpr uint32_t kAfter = 6, kStep = 256;
+  const uint64_t seed = seed_of_run();
+  SCOPED_TRACE("SPILLWAY_SIM_SEED=" + std::to_string(seed));
+  double worst[2][kAfter] = {};
+  for (const Model& model : kModels) {
+    for (const double slow : {100e6, 700e6}) {
+      for (const bool faster : {false, true}) {
+        for (const Ask& ask : {Ask{2048, 32}, Ask{8192, 1024}}) {
+          const DiskSpeed before{faster ? slow : 10 * slow, 200e-6};
+          const DiskSpeed after{faster ? 10 * slow : slow, 200e-6};
+          TimedWorld timed(seed, model, {.disk = &before});
+          const std::vector<Ask> asks(1 + kAfter, ask);
+          const std::vector<Asked> asked = ask_each(timed, asks, [&](size_t next) {
+            if (next == 1) timed.world().disk().faults = faults_of(after);
+          });
+          ASSERT_EQ(asked.size(), asks.size());
+          const double best_s = bound_of(model, after, ask).best_s;
+          const double step_s = model.step_s(0, kStep) + model.overhead_s();
+          for (uint32_t i = 0; i < kAfter; ++i) {
+            const double took_s = asked[1 + i].seconds();
+            worst[faster][i] = std::max(worst[faster][i], took_s / best_s);
+            EXPECT_LE(took_s, 1.05 * best_s + (faster && i + 1 < kAfter ? step_s : 0))
+                << model.name << ", from " << before.bytes_per_s / 1e6 << " to "
+                << after.bytes_per_s / 1e6 << " MB/s, " << ask.prefix << " + " << ask.suffix
+                << ", request " << i + 1;
+          }
+        }
+      }
+    }
+  }
+  for (const bool faster : {false, true}) {
+    std::printf("a disk gets ten times %s: worst", faster ? "faster" : "slower");
+    for (const double ratio : worst[faster]) std::printf(" %.2f", ratio);
+    std::printf("\n");
+  }
+}
+
+// Host memory: the device copies from it, one page after the other.
+TEST(NeverSlower, than_the_faster_of_copy_from_host_memory_and_recompute) {
+  const uint64_t seed = seed_of_run();
+  SCOPED_TRACE("SPILLWAY_SIM_SEED=" + std::to_string(seed));
+  constexpr Model kFast{"8 KiB, 2,000,000/s", 64, 2e6};  // 16 GB of KV a second
+  double worst = 0;
+  for (const Model& model : {kModels[1], kFast}) {
+    for (const double rate : {1e9, 5e9, 12e9, 25e9, 50e9}) {
+      TimedWorld timed(seed, model, {.host_bytes_per_s = rate, .host_pages = 1024});
+      const std::vector<Asked> asked = ask_each(timed, kAsks);
+      ASSERT_EQ(asked.size(), std::size(kAsks));
+      for (size_t i = 0; i < asked.size(); ++i) {
+        const Ask& ask = kAsks[i];
+        const double compute_s = model.compute_s(0, ask.prefix + ask.suffix);
+        const double load_s = ask.prefix * model.token_bytes() / rate +
+                              model.compute_s(ask.prefix, ask.prefix + ask.suffix);
+        const double best_s = std::min(compute_s, load_s);
+        const double took_s = asked[i].seconds();
+        worst = std::max(worst, took_s / best_s);
+        EXPECT_LE(took_s, 1.05 * best_s)
+            << model.name << ", " << rate / 1e9 << " GB/s, " << ask.prefix << " + " << ask.suffix
+            << ": computed " << asked[i].client->usage().computed_tokens << ", from host memory "
+            << asked[i].client->usage().host_tokens << ", recompute " << compute_s * 1e3
+            << " ms, load " << load_s * 1e3 << " ms, took " << took_s * 1e3;
+      }
+    }
+  }
+  std::printf("host memory: worst %.3f\n", worst);
+}
+
+// A part of the prefixes is in host memory as well: against a run that loads all there is.
+TEST(NeverSlower, than_the_faster_way_from_two_tiers_at_once) {
+  const uint64_t seed = seed_of_run();
+  SCOPED_TRACE("SPILLWAY_SIM_SEED=" + std::to_string(seed));
+  const Model& model = kModels[1];
+  double worst = 0;
+  uint64_t from_host = 0, from_nvme = 0;
+  for (const double rate : {100e6, 500e6, 2e9, 7e9}) {
+    const DiskSpeed disk{rate, 200e-6};
+    Below below{.disk = &disk, .host_bytes_per_s = 10e9, .host_pages = 300};
+    TimedWorld timed(seed, model, below);
+    const std::vector<Asked> asked = ask_each(timed, kAsks);
+    below.load_all = true;
+    TimedWorld loading(seed, model, below);
+    const std::vector<Asked> loaded = ask_each(loading, kAsks);
+    ASSERT_EQ(asked.size(), std::size(kAsks));
+    ASSERT_EQ(loaded.size(), std::size(kAsks));
+    for (size_t i = 0; i < asked.size(); ++i) {
+      const Usage& usage = loaded[i].client->usage();
+      from_host += usage.host_tokens;
+      from_nvme += usage.nvme_tokens;
+      const double compute_s = model.compute_s(0, kAsks[i].prefix + kAsks[i].suffix);
+      const double best_s = std::min(compute_s, loaded[i].seconds());
+      const double took_s = asked[i].seconds();
+      worst = std::max(worst, took_s / best_s);
+      EXPECT_LE(took_s, 1.05 * best_s)
+          << rate / 1e6 << " MB/s, " << kAsks[i].prefix << " + " << kAsks[i].suffix << ": "
+          << usage.host_tokens << " in host memory, " << usage.nvme_tokens
+          << " on NVMe alone; took " << took_s * 1e3 << " ms, load " << loaded[i].seconds() * 1e3
+          << ", recompute " << compute_s * 1e3;
+    }
+  }
+  EXPECT_GT(from_host, 1000u);
+  EXPECT_GT(from_nvme, 1000u);
+  std::printf("two tiers: worst %.3f\n", worst);
+}
+
 // Of four streams that decode: until all have ended, and the longest that one of them waited for a
 // token, while a prompt comes that has a long prefix on a disk.
 struct Streams {
