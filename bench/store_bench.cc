@@ -1,15 +1,17 @@
 // What the block store costs on top of its ring: pages put and read back, against plain transfers
 // of the same size and depth in the same file system, with the engine thread's processor time.
 //
-//   store_bench DIR [PAGE_KIB [PAGES [DEPTH]]]
+//   store_bench DIR [PAGE_KIB [PAGES [DEPTH [WORKERS]]]]
 //
-// DIR should be on the disk that matters; it takes three times PAGES x PAGE_KIB there.
+// DIR should be on the disk that matters; it takes three times PAGES x PAGE_KIB there. WORKERS:
+// that take the checksums; without, the engine's thread does.
 #include <sys/resource.h>
 
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -21,6 +23,7 @@
 #include "runtime/log.h"
 #include "runtime/prng.h"
 #include "runtime/scope.h"
+#include "runtime/worker_pool.h"
 
 namespace spillway::io {
 namespace {
@@ -46,6 +49,7 @@ struct Bench {
   EngineLoop loop{clock, *chosen.parker};
   std::unique_ptr<Ring> ring = make_ring(chosen, loop);
   StopFlag stop;
+  std::unique_ptr<WorkerPool> pool;
   std::unique_ptr<BlockStore> store;
   std::vector<StoredPage> stored;
   std::shared_ptr<File> plain;
@@ -127,6 +131,9 @@ Task<> Bench::run() {
   options.directory = directory;
   options.bytes = uint64_t{pages} * page_bytes * 5 / 4 + (64 << 20);
   options.slot_bytes = {page_bytes};
+  if (pool != nullptr) {
+    options.run_work = [this](std::function<void()> work) { return pool->run(std::move(work)); };
+  }
   auto opened = co_await BlockStore::open(options, loop, *ring);
   CHECK(opened.has_value());
   store = std::move(*opened);
@@ -155,7 +162,7 @@ Task<> Bench::run() {
 
 int main(int argc, char** argv) {
   if (argc < 2) {
-    std::fprintf(stderr, "usage: store_bench DIR [PAGE_KIB [PAGES [DEPTH]]]\n");
+    std::fprintf(stderr, "usage: store_bench DIR [PAGE_KIB [PAGES [DEPTH [WORKERS]]]]\n");
     return 2;
   }
   spillway::configure_log("warn");
@@ -169,6 +176,10 @@ int main(int argc, char** argv) {
     bench.page_bytes = number(2, 368) << 10;
     bench.pages = number(3, 1000);
     bench.depth = number(4, 16);
+    if (const uint32_t workers = number(5, 0); workers > 0) {
+      bench.pool =
+          std::make_unique<spillway::WorkerPool>(spillway::WorkerPool::Options{.threads = workers});
+    }
     bench.loop.run(bench.run());
   }
   std::filesystem::remove_all(directory);

@@ -13,7 +13,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -24,11 +23,9 @@
 #include "runtime/semaphore.h"
 #include "runtime/stop.h"
 #include "runtime/task.h"
+#include "runtime/worker_pool.h"
 
 namespace spillway::cache {
-
-// Runs plain work elsewhere; suspends until it has run. An error: it was not run.
-using RunWork = std::function<Task<Result<>>(std::function<void()> work)>;
 
 class PageTranscoder {
  public:

@@ -28,6 +28,7 @@
 #include "runtime/result.h"
 #include "runtime/scope.h"
 #include "runtime/task.h"
+#include "runtime/worker_pool.h"
 
 namespace spillway::io {
 
@@ -79,6 +80,11 @@ struct BlockStoreOptions {
   // For tools: the store as it is, whatever its size. kNotFound or kCorrupt instead of making one
   // or setting one aside; `bytes` is not looked at.
   bool existing = false;
+  // Where checksums of so many bytes or more are taken: XXH3 goes at about 10 GB/s, so that a fast
+  // disk would keep most of the loop's thread busy with them. Empty, or workers that have too much
+  // to do: on the loop's thread.
+  RunWork run_work{};
+  uint32_t elsewhere_bytes_min = 64u << 10;
   std::optional<uint64_t> seed;  // of ids and secret, for simulations that replay; else random
 };
 

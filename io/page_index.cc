@@ -118,11 +118,6 @@ IndexedPage* PageIndex::add(const PageName& name, const PagePayload& payload, ui
   page->space = space_named(name.space);
   page->tokens.assign(name.tokens.begin(), name.tokens.end());
   page->checksums.resize(bands);
-  for (uint32_t band = 0; band < bands; ++band) {
-    const ByteRange range = bytes_of_bands(page->stored_bytes, bands, band, band + 1);
-    page->checksums[band] =
-        checksum(*page, band, payload.bytes.subspan(range.begin, range.end - range.begin));
-  }
   IndexedPage* added = page.get();
   enter(std::move(page));
   return added;
@@ -226,8 +221,7 @@ void PageIndex::free_if_idle(IndexedPage& page) {
   pages_.erase(page.slot);
 }
 
-uint64_t PageIndex::checksum(const IndexedPage& page, uint32_t band,
-                             std::span<const std::byte> bytes) const {
+uint64_t PageIndex::band_seed(const IndexedPage& page, uint32_t band) const {
   PageIdentity identity{};
   std::copy_n(store_id_, 2, identity.store_id);
   identity.generation = page.generation;
@@ -243,25 +237,31 @@ uint64_t PageIndex::checksum(const IndexedPage& page, uint32_t band,
   identity.codec = page.codec;
   identity.encoded_bytes = page.encoded_bytes;
   identity.stored_bytes = page.stored_bytes;
-  uint64_t seed = XXH3_64bits(&identity, sizeof identity);
-  if (page.checksums.size() > 1) {
-    const BandIdentity of_band{
-        .page = seed, .band = band, .band_count = static_cast<uint32_t>(page.checksums.size())};
-    seed = XXH3_64bits(&of_band, sizeof of_band);
-  }
-  return XXH3_64bits_withSeed(bytes.data(), bytes.size(), seed);
+  const uint64_t seed = XXH3_64bits(&identity, sizeof identity);
+  if (page.checksums.size() == 1) return seed;
+  const BandIdentity of_band{
+      .page = seed, .band = band, .band_count = static_cast<uint32_t>(page.checksums.size())};
+  return XXH3_64bits(&of_band, sizeof of_band);
 }
 
-bool PageIndex::verifies(const IndexedPage& page, uint32_t first, uint32_t end,
-                         std::span<const std::byte> bytes) const {
+BandSums PageIndex::band_sums(const IndexedPage& page, uint32_t first, uint32_t end) const {
   const auto bands = static_cast<uint32_t>(page.checksums.size());
-  const uint32_t begin = bytes_of_bands(page.stored_bytes, bands, first, end).begin;
+  BandSums sums;
   for (uint32_t band = first; band < end; ++band) {
     const ByteRange range = bytes_of_bands(page.stored_bytes, bands, band, band + 1);
-    const auto of_band = bytes.subspan(range.begin - begin, range.end - range.begin);
-    if (checksum(page, band, of_band) != page.checksums[band]) return false;
+    sums.bands.push_back({band_seed(page, band), range.end - range.begin});
   }
-  return true;
+  return sums;
+}
+
+std::vector<uint64_t> BandSums::checksums(std::span<const std::byte> of) const {
+  std::vector<uint64_t> taken;
+  for (const Band& band : bands) {
+    taken.push_back(XXH3_64bits_withSeed(of.data(), band.bytes, band.seed));
+    of = of.subspan(band.bytes);
+  }
+  CHECK(of.empty());
+  return taken;
 }
 
 StoredPage PageIndex::stored_page(const IndexedPage& page) {

@@ -30,6 +30,17 @@
 
 namespace spillway::io {
 
+// Checksums of some bands of a page, apart from the index: for any thread.
+struct BandSums {
+  struct Band {
+    uint64_t seed;
+    uint32_t bytes;
+  };
+  std::vector<Band> bands;
+  // (band). REQUIRES: `of` has the bytes of these bands.
+  std::vector<uint64_t> checksums(std::span<const std::byte> of) const;
+};
+
 struct IndexedSpace {  // a namespace
   uint32_t id = 0;
   std::string identity;
@@ -66,8 +77,9 @@ class PageIndex {
   // Puts a page that was read from the index where it lies. False: it does not fit there.
   bool restore(std::unique_ptr<IndexedPage> page, const IndexedSpace& space);
 
-  // A page in kWriting, or null when no slot or no room in the index is free. REQUIRES:
-  // has_class(), name.space.size() <= kSpaceBytesMax, name.tokens.size() <= kSlotTokensMax.
+  // A page in kWriting, without checksums, or null when no slot or no room in the index is free.
+  // REQUIRES: has_class(), name.space.size() <= kSpaceBytesMax, name.tokens.size() <=
+  // kSlotTokensMax.
   IndexedPage* add(const PageName& name, const PagePayload& payload, uint64_t generation);
   bool has_class(uint64_t payload_bytes) const;
   // Slots that are free, or will be without anything else being erased.
@@ -95,11 +107,9 @@ class PageIndex {
   }
   uint64_t freed() const { return freed_; }  // slots, since it was made
 
-  // Of one band: seeded with all that the page is, and where; over the band's bytes.
-  uint64_t checksum(const IndexedPage& page, uint32_t band, std::span<const std::byte> bytes) const;
-  // Whether these are the bytes of bands [first, end) of the page.
-  bool verifies(const IndexedPage& page, uint32_t first, uint32_t end,
-                std::span<const std::byte> bytes) const;
+  // How the bytes of bands [first, end) of a page are summed: seeded with all that the page is, and
+  // where.
+  BandSums band_sums(const IndexedPage& page, uint32_t first, uint32_t end) const;
   static StoredPage stored_page(const IndexedPage& page);
 
   void pack(const IndexedPage& page, IndexPacker& into, uint64_t snapshot_id) const;
@@ -118,6 +128,7 @@ class PageIndex {
   PageIndex(const Geometry& geometry, const uint64_t (&store_id)[2], const Classes& classes,
             uint32_t page_tokens, uint32_t band_bytes_min);
 
+  uint64_t band_seed(const IndexedPage& page, uint32_t band) const;
   IndexedSpace* space_named(std::string_view identity);
   static uint32_t record_bytes(const IndexedPage& page) {
     return IndexPacker::page_record_bytes(page.tokens.size(), page.checksums.size());

@@ -97,6 +97,8 @@ Task<Result<StoredPage>> PageStore::put(PageName name, PagePayload payload,
   IndexedPage* page = *taken;
   const uint32_t slot = page->slot;
   const uint64_t generation = page->generation;
+  BandSums sums = index_->band_sums(*page, 0, static_cast<uint32_t>(page->checksums.size()));
+  page->checksums = co_await take_checksums(std::move(sums), payload.bytes);
   const uint64_t flush_failures = flush_failures_;
   const auto written = co_await write_page(page, payload.bytes, std::move(owner), stop);
   if (!written) {
@@ -148,6 +150,18 @@ Task<Result<IndexedPage*>> PageStore::take_slot(PageName name, PagePayload paylo
     // Not even for a probe where the index cannot be written: no slot would ever come free.
     if (read_only_ && (!probe || needs_snapshot_)) co_return read_only_error();
   }
+}
+
+// REQUIRES: whoever awaits it keeps the bytes.
+Task<std::vector<uint64_t>> PageStore::take_checksums(BandSums sums,
+                                                      std::span<const std::byte> bytes) {
+  if (options_.run_work && bytes.size() >= options_.elsewhere_bytes_min) {
+    std::vector<uint64_t> taken;
+    std::function<void()> work = [&] { taken = sums.checksums(bytes); };
+    const Result<> ran = co_await options_.run_work(std::move(work));
+    if (ran) co_return taken;
+  }
+  co_return sums.checksums(bytes);
 }
 
 Task<Result<>> PageStore::write_page(IndexedPage* page, std::span<std::byte> bytes,
@@ -212,7 +226,7 @@ Task<Result<>> PageStore::get_bands(SlotId slot, uint64_t generation, uint32_t f
   const auto bands = static_cast<uint32_t>(page->checksums.size());
   const ByteRange range = bytes_of_bands(page->stored_bytes, bands, first, end);
   CHECK(to.size() == range.end - range.begin);
-  Transfer transfer = transfer_of(*page, range.begin, to, std::move(owner), options_.read_deadline);
+  Transfer transfer = transfer_of(*page, range.begin, to, owner, options_.read_deadline);
   const auto read = co_await ring_.read(std::move(transfer), stop);
   if (!read) {
     read_failed(first_unit, generation, read.error());
@@ -220,7 +234,11 @@ Task<Result<>> PageStore::get_bands(SlotId slot, uint64_t generation, uint32_t f
   }
   page = index_->find_live(first_unit, generation);
   if (page == nullptr) co_return gone();
-  if (!index_->verifies(*page, first, end, to)) {
+  BandSums sums = index_->band_sums(*page, first, end);
+  const std::vector<uint64_t> found = co_await take_checksums(std::move(sums), to);
+  page = index_->find_live(first_unit, generation);
+  if (page == nullptr) co_return gone();
+  if (!std::equal(found.begin(), found.end(), page->checksums.begin() + first)) {
     ++counts_.corrupt;
     erase_page(*page);
     co_return Error{ErrorCode::kCorrupt, "a page's bytes on disk do not verify"};

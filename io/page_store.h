@@ -8,7 +8,8 @@
 //
 // So a page takes two rounds, and under load each round costs one flush. Sketch: a 368 KiB page
 // costs one write, 152 bytes of record and a share of a flush; 1 GB/s of pages is 2,700 a second,
-// of which the checksums take 10% of a core and all else about 1%.
+// of which the checksums take 10% of a core, a worker's where there are workers, and all else about
+// 1%.
 //
 // After a failed flush nothing since the last good one counts, and the next commit is a snapshot of
 // what was durable before (case S10). While that fails too the store is read-only, and a put is let
@@ -95,6 +96,7 @@ class PageStore final : public BlockStore {
   Task<Result<bool>> admit(StopFlag& stop);
   Task<Result<IndexedPage*>> take_slot(PageName name, PagePayload payload, bool probe,
                                        StopFlag& stop);
+  Task<std::vector<uint64_t>> take_checksums(BandSums sums, std::span<const std::byte> bytes);
   Task<Result<>> write_page(IndexedPage* page, std::span<std::byte> bytes,
                             std::shared_ptr<void> owner, StopFlag& stop);
   Task<Result<>> commit(IndexedPage* page, uint64_t flush_failures, bool probe, StopFlag& stop);

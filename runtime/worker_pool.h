@@ -12,6 +12,7 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -122,5 +123,8 @@ class WorkerPool {
   bool ending_ = false;
   std::vector<std::thread> threads_;
 };
+
+// Runs plain work elsewhere; suspends until it has run. An error: it was not run.
+using RunWork = std::function<Task<Result<>>(std::function<void()> work)>;
 
 }  // namespace spillway

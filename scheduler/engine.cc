@@ -60,8 +60,8 @@ struct Pool {
 // Buffers for what is written to NVMe: two batches, and a page at least.
 constexpr size_t kStagingBytes = size_t{8} << 20;
 constexpr size_t kFewBuffersBytes = size_t{1} << 20;
-constexpr uint32_t kCodecThreads = 2;
-constexpr uint32_t kCodecJobsMax = 1024;  // more than there are buffers
+constexpr uint32_t kWorkThreads = 2;
+constexpr uint32_t kWorkJobsMax = 1024;  // more than there are buffers
 
 // With what a closed store's disk has not ended.
 constexpr std::chrono::milliseconds kDrainPatience(200);
@@ -74,7 +74,7 @@ struct Engine::Impl {
   std::vector<std::string> tier_lines;
   std::vector<Pool> memory;  // (group), then the host pools and the buffers
   std::unique_ptr<EngineLoop> loop;
-  std::unique_ptr<WorkerPool> workers;  // codecs'; where there is an NVMe tier
+  std::unique_ptr<WorkerPool> workers;  // codecs, checksums; where there is an NVMe tier
   std::unique_ptr<io::Ring> ring;
   std::unique_ptr<io::BlockStore> store;
   std::unique_ptr<cache::KvCache> cache;
@@ -98,7 +98,7 @@ struct Engine::Impl {
   Result<> make_host_pools(kernels::Device& device, const PoolPlan& pools,
                            const std::vector<kernels::KvGroupLayout>& layouts,
                            cache::TiersOptions& tiers);
-  cache::RunWork run_work();
+  RunWork run_work();
   void register_memory();
   Task<> close();
 };
@@ -122,6 +122,7 @@ Task<Result<>> Engine::Impl::open_store(const std::vector<kernels::KvGroupLayout
   wanted.slot_bytes.erase(repeated, wanted.slot_bytes.end());
   wanted.smaller_slots = options.kv_nvme_codec != kernels::PageCodec::kIdentity;
   wanted.page_tokens = layouts.front().page_tokens;
+  wanted.run_work = run_work();
   auto opened = co_await io::BlockStore::open(std::move(wanted), *loop, *ring);
   if (!opened) co_return explained(opened.error(), options);
   store = std::move(*opened);
@@ -184,7 +185,7 @@ Result<> Engine::Impl::make_host_pools(kernels::Device& device, const PoolPlan& 
   return {};
 }
 
-cache::RunWork Engine::Impl::run_work() {
+RunWork Engine::Impl::run_work() {
   if (workers == nullptr) return {};
   return [pool = workers.get()](std::function<void()> work) { return pool->run(std::move(work)); };
 }
@@ -296,7 +297,7 @@ Result<std::unique_ptr<Engine>> Engine::start(const EngineOptions& wanted, model
   impl->loop = std::make_unique<EngineLoop>(impl->clock, *impl->chosen.parker);
   if (nvme) {
     impl->workers = std::make_unique<WorkerPool>(
-        WorkerPool::Options{.threads = kCodecThreads, .jobs_max = kCodecJobsMax});
+        WorkerPool::Options{.threads = kWorkThreads, .jobs_max = kWorkJobsMax});
   }
   const uint32_t double_cost_pages = kDoubleCostTokens / shape.groups[0].page_tokens;
   const auto make_policy = [kind = options.eviction_policy, double_cost_pages](uint32_t pages) {

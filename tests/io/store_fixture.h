@@ -13,6 +13,7 @@
 #include "io/block_store.h"
 #include "runtime/clock.h"
 #include "runtime/engine_loop.h"
+#include "runtime/prng.h"
 #include "runtime/scope.h"
 #include "tests/io/aligned.h"
 #include "tests/sim/sim_disk.h"
@@ -64,7 +65,7 @@ Task<> store_result(Task<T> task, std::optional<T>* to) {
 class SimProcess {
  public:
   explicit SimProcess(sim::SimFiles& files, uint64_t seed = 1)
-      : disk(loop, files, seed), scope(loop.executor()) {
+      : disk(loop, files, seed), scope(loop.executor()), random(seed), has_workers(seed % 2 == 0) {
     parker.disk = &disk;
   }
   ~SimProcess() { close(); }
@@ -93,8 +94,12 @@ class SimProcess {
     return std::move(*result);
   }
 
-  Result<> open(const BlockStoreOptions& options) {
-    auto opened = run(BlockStore::open(options, loop, disk));
+  Result<> open(BlockStoreOptions options) {
+    if (has_workers) {
+      options.run_work = [this](std::function<void()> work) { return elsewhere(std::move(work)); };
+      options.elsewhere_bytes_min = 1;
+    }
+    auto opened = run(BlockStore::open(std::move(options), loop, disk));
     if (!opened) return opened.error();
     store = std::move(*opened);
     return {};
@@ -108,6 +113,16 @@ class SimProcess {
     }
     run_all();
     settle();
+  }
+  // A worker that takes its time, or has too much to do.
+  Task<Result<>> elsewhere(std::function<void()> work) {
+    if (random.below(8) == 0) co_return Error{ErrorCode::kResourceExhausted, "busy"};
+    ++working;
+    co_await loop.sleep_for(std::chrono::nanoseconds(random.below(2 * work_takes.count())), never);
+    work();
+    --working;
+    ++worked;
+    co_return Result<>();
   }
   // Until nothing is in flight, what nobody waits for included.
   void settle() {
@@ -140,8 +155,12 @@ class SimProcess {
   EngineLoop loop{clock, parker};
   sim::SimDisk disk;
   std::unique_ptr<BlockStore> store;
-  StopFlag stop;
+  StopFlag stop, never;
   Scope scope;
+  Prng random;
+  bool has_workers;                                                      // for checksums
+  std::chrono::nanoseconds work_takes = std::chrono::microseconds(250);  // about
+  uint64_t working = 0, worked = 0;
   uint64_t disk_steps = 0;
   std::optional<uint64_t> crash_at;
   sim::Crash crash_kind = sim::Crash::kPower;

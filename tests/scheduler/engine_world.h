@@ -383,6 +383,12 @@ class World {
     std::sort(store.slot_bytes.begin(), store.slot_bytes.end());
     store.slot_bytes.erase(std::unique(store.slot_bytes.begin(), store.slot_bytes.end()),
                            store.slot_bytes.end());
+    if (options_.seed % 2 == 0) {  // pages here are too small for it else
+      store.run_work = [this](std::function<void()> work) {
+        return work_elsewhere(std::move(work));
+      };
+      store.elsewhere_bytes_min = 1;
+    }
     auto opened = co_await io::BlockStore::open(std::move(store), loop_, *disk_);
     EXPECT_TRUE(opened.has_value()) << opened.error().message;
     if (opened) store_ = std::move(*opened);
