@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What the tiers below the device save, and what they cost, side by side.
 
-    bench/tiers.py [--rounds 5] [--only restore|slots|never|turns] [--dir DIR]
+    bench/tiers.py [--rounds 5] [--only restore|slots|overlap|never|turns] [--dir DIR]
 
 Servers of the release build run beside each other and are asked in turn, so that both see the same
 machine; an idle one uses no processor. DIR (default: /var/tmp) must be on a disk.
@@ -11,6 +11,9 @@ restore  a prompt of 6,000 tokens that the device pool has lost comes up from NV
 slots    the same with 8,000 tokens beside llama.cpp's server, which restores a saved slot and then
          computes the new tokens; needs SPILLWAY_PEER_SERVER, its llama-server built as
          bench/against_llama_cpp.py builds its batched bench
+overlap  a restore of 6,000 tokens with 1,000 new ones behind it, against the restore alone and
+         these tokens alone (their prefix on the device): time over the longer of the two (the goal
+         is 1.15)
 never    prompts that nobody sends twice, on a server that writes every page to NVMe against one
          without tiers: throughput (the goal is 0.97 or more)
 turns    36 streams of 1,024 tokens on a device pool for 12, on the device alone, with a host tier,
@@ -101,6 +104,43 @@ def restore(folder, rounds):
             ratios.append(computed / loaded)
             print(f"  restored in {loaded * 1000:.0f} ms, computed in {computed * 1000:.0f} ms")
     show("restore of 6,000 tokens and 32 new ones, computed / restored", ratios)
+
+
+def overlap(folder, rounds):
+    # One prompt of 7,000 tokens at a time.
+    tiers = ("--kv-device-size", str(440 * 368640), "--kv-nvme-dir", folder, "--kv-nvme-size", "4G")
+    ratios, sums = [], []
+    with Server(*tiers) as server:
+        documents = [tokens(number, 6000) for number in range(2)]
+        suffixes = (tokens(30_000 + number, 1000) for number in range(10_000))
+
+        def timed(prompt, nvme):
+            settle(server)
+            seconds, usage, _ = ask(server, prompt)
+            came_up = usage["spillway"]["tokens"]["nvme"]
+            if not 0.95 * nvme <= came_up <= nvme:  # the front may be computed meanwhile
+                raise SystemExit(f"{came_up} tokens came from NVMe, not {nvme}")
+            return seconds
+
+        for document in documents:
+            ask(server, document + next(suffixes))
+            settle(server)
+        for number in range(rounds):
+            document, other = documents
+            load = timed(document + tokens(20_000 + number, 8), 6000)
+            compute = timed(document + next(suffixes), 0)
+            timed(other + next(suffixes), 6000)  # puts the document out
+            both = timed(document + next(suffixes), 6000)
+            timed(other + next(suffixes), 6000)
+            ratios.append(both / max(load, compute))
+            sums.append(both / (load + compute))
+            print(f"  restored in {load * 1000:.0f} ms, computed in {compute * 1000:.0f} ms, "
+                  f"both in {both * 1000:.0f} ms", flush=True)
+        counts = server.cache()["tiers"]
+        print(f"  {counts['steps_under_load']} steps began before their prefix was there, "
+              f"{counts['steps_in_vain']} of them in vain")
+    show("restore of 6,000 tokens under 1,000 new ones, both / the longer alone", ratios)
+    show("the same, both / one after the other", sums)
 
 
 class Peer:
@@ -263,10 +303,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--only", choices=("restore", "slots", "never", "turns"))
+    parser.add_argument("--only", choices=("restore", "slots", "overlap", "never", "turns"))
     parser.add_argument("--dir", default="/var/tmp")
     arguments = parser.parse_args()
-    for part in (restore, slots, never, turns):
+    for part in (restore, slots, overlap, never, turns):
         if arguments.only not in (None, part.__name__):
             continue
         folder = tempfile.mkdtemp(prefix="spillway-bench-", dir=arguments.dir)

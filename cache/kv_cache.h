@@ -175,6 +175,12 @@ class KvCache {
   bool is_ours(std::string_view identity) const;  // of this model, KV format and page size
   PageKey key_of(const Namespace& space, const PageKey& parent,
                  std::span<const TokenId> tokens) const;
+  // The sequence, which ends at a page boundary and has nothing reserved, goes on in these pages
+  // (taken from begin_filling()): a step has written there, and commit() follows.
+  void reserve_filled(Sequence& sequence, const std::vector<PageSet>& pages);
+  const kernels::KvGroupLayout& layout(uint32_t group) const {
+    return options_.groups[group].layout;
+  }
   std::byte* page_data(uint32_t group, kernels::PageId page) const {
     return pools_[group].data(page);
   }

@@ -94,6 +94,16 @@ void KvCache::adopt(Sequence& sequence, std::span<const TokenId> tokens,
   if (keep) tree_->keep_window(sequence.lease_, sequence.attached());
 }
 
+void KvCache::reserve_filled(Sequence& sequence, const std::vector<PageSet>& pages) {
+  for (uint32_t g = 0; g < pools_.size(); ++g) {
+    CHECK(uint64_t{sequence.tables_[g].size()} * page_tokens() == sequence.size_);
+    for (const PageSet& page : pages) {
+      pools_[g].move(page[g], PageState::kWritable);
+      sequence.tables_[g].push_back(page[g]);
+    }
+  }
+}
+
 void KvCache::keep_private(Sequence& sequence, std::span<const TokenId> tokens,
                            const PageSet& pages) {
   for (uint32_t g = 0; g < pools_.size(); ++g) {

@@ -1,6 +1,7 @@
 // The pages of one sequence that are on their way to the device. Made by Tiers::begin_load(); its
-// sequence takes them page by page or at once with Tiers::adopt(), or gives them up.
-// Engine thread only.
+// sequence takes them page by page or at once with Tiers::adopt(), or gives them up. A load by
+// bands brings the first layers of all its pages, then the next ones, so that a step may run under
+// it. Engine thread only.
 #pragma once
 
 #include <algorithm>
@@ -13,6 +14,7 @@
 #include "cache/kv_cache.h"
 #include "cache/page_directory.h"
 #include "cache/residency.h"
+#include "kernels/device.h"
 #include "runtime/stop.h"
 
 namespace spillway::cache {
@@ -30,6 +32,7 @@ class FillingPage {
   FillingPage& operator=(const FillingPage&) = delete;
 
   std::byte* data() const { return cache_.page_data(group_, page_); }
+  PageId id() const { return page_; }
   PageId take() { return std::exchange(page_, kNoPage); }
   void give_up() {  // something still writes it
     if (!std::exchange(orphaned_, true)) cache_.orphan_filling(group_, page_);
@@ -40,6 +43,19 @@ class FillingPage {
   const uint32_t group_;
   PageId page_;
   bool orphaned_ = false;
+};
+
+// A step of the load's sequence that computes with the first layers while later ones still come.
+// The step loop holds it until the step has ended, and with it each page that the step reads or
+// writes. Nothing of it is the sequence's until Tiers::end_step_under().
+struct StepUnderLoad {
+  using Pages = std::array<std::shared_ptr<FillingPage>, kGroupsMax>;
+  std::vector<Pages> read;                             // of the load
+  std::vector<Pages> written;                          // behind it
+  std::array<std::vector<PageId>, kGroupsMax> tables;  // the sequence's, as the step sees it
+  std::array<std::unique_ptr<kernels::Gate>, kGroupsMax> gates;  // layers that are there
+  uint32_t position = 0;                                         // of its first token
+  StopFlag over;
 };
 
 struct Load {
@@ -57,6 +73,7 @@ struct Load {
     Tier from = Tier::kNvme;  // the slowest of its pages' tiers
     uint32_t moving = 0;      // pages that have not arrived yet
     bool failed = false;      // a page of it was not to be had
+    PageCounts layers{};      // (group) of its page that are there, where the load goes by bands
   };
 
   uint32_t begin = 0;      // pages of the path before slots[0]
@@ -64,13 +81,26 @@ struct Load {
   bool whole = false;      // with windows: all from the meeting point on, or nothing
   bool given_up = false;
   bool gentle = false;  // for nobody who waits: see Tiers::begin_prefetch()
-  StopFlag stop;        // of what it waits for, once it is given up
+  bool by_bands = false;
+  uint32_t bands = 1;        // of a page, at most
+  uint32_t rows_behind = 0;  // that the step under it would compute, if there is one
+  bool in_vain = false;      // a step under it was: there is no second one
+  StopFlag stop;             // of what it waits for, once it is given up
   std::vector<Slot> slots;
   std::array<uint32_t, kTiers> adopted{};  // pages taken, by the tier they came from
+  // (group, layer): pages that do not have it yet; by bands.
+  std::array<std::vector<uint32_t>, kGroupsMax> missing;
+  std::shared_ptr<StepUnderLoad> under;  // the step that runs
 
   uint32_t end() const { return begin + static_cast<uint32_t>(slots.size()); }
   Slot& at(uint32_t position) { return slots[position - begin]; }
   const Slot& at(uint32_t position) const { return slots[position - begin]; }
+  // Layers of the group that all pages have.
+  uint32_t layers_there(uint32_t group) const {
+    const std::vector<uint32_t>& of = missing[group];
+    return static_cast<uint32_t>(
+        std::find_if(of.begin(), of.end(), [](uint32_t pages) { return pages > 0; }) - of.begin());
+  }
   uint32_t planned() const {
     return static_cast<uint32_t>(std::count_if(slots.begin(), slots.end(), [](const Slot& slot) {
       return slot.state == State::kPlanned;

@@ -6,7 +6,7 @@
 
 namespace spillway::cache {
 
-uint32_t meeting_point(const LoadQuestion& question, const ComputeRate& compute) {
+Meeting meeting_of(const LoadQuestion& question, const ComputeRate& compute) {
   CHECK(question.begin <= question.end);
   CHECK(question.gap <= question.begin);
   const auto computed_of = [&](uint32_t page) {
@@ -22,19 +22,48 @@ uint32_t meeting_point(const LoadQuestion& question, const ComputeRate& compute)
                ? 0.0
                : question.queued_seconds + (question.end - from) * question.load_seconds;
   };
-  uint32_t best = question.begin;
-  double best_s = std::max(gap_s, loaded_s(question.begin));
+  Meeting best{question.begin, std::max(gap_s, loaded_s(question.begin))};
   for (uint32_t m = question.begin; m < question.end; ++m) {
     const double page_s = computed_of(m);
-    if (page_s == 0) return question.begin;
+    if (page_s == 0) return {question.begin, loaded_s(question.begin)};
     computed_s += page_s;
-    if (computed_s >= best_s) break;  // it only grows
+    if (computed_s >= best.seconds) break;  // it only grows
     const double both_s = std::max(computed_s, loaded_s(m + 1));
-    if (both_s >= best_s) continue;
-    best = m + 1;
-    best_s = both_s;
+    if (both_s < best.seconds) best = {m + 1, both_s};
   }
   return best;
+}
+
+namespace {
+
+// The step begins with the first band there, and ends no sooner than a band's part of its own time
+// after the last.
+double seconds_by_bands(const BandsQuestion& question) {
+  const double band = 1.0 / question.bands;
+  return std::max(question.load_seconds * band + question.compute_seconds,
+                  question.load_seconds + question.compute_seconds * band);
+}
+
+double seconds_otherwise(const BandsQuestion& question) {
+  return question.otherwise_seconds + question.compute_seconds;
+}
+
+bool may_pay(const BandsQuestion& question) {
+  return question.bands > 1 && question.compute_seconds > 0;
+}
+
+}  // namespace
+
+bool bands_pay(const BandsQuestion& question) {
+  return may_pay(question) && seconds_by_bands(question) <= 0.95 * seconds_otherwise(question);
+}
+
+bool bands_still_pay(const BandsQuestion& question) {
+  return may_pay(question) && seconds_by_bands(question) <= seconds_otherwise(question);
+}
+
+bool may_begin_under_load(const BandsQuestion& question) {
+  return may_pay(question) && question.load_seconds <= question.compute_seconds;
 }
 
 }  // namespace spillway::cache

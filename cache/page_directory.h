@@ -50,6 +50,7 @@ struct LowerPage {
   uint64_t generation = 0;
   uint32_t codec = 0;
   uint32_t encoded_bytes = 0, stored_bytes = 0;
+  uint32_t bands = 1;  // in the store: io/page_bands.h
   TierEntry host, nvme;
 };
 

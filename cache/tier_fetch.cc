@@ -1,8 +1,10 @@
-// A page on its way up: from a host page by a stream copy, from NVMe by a read into its own memory
-// or, where a codec made it, into a buffer that a worker decodes.
+// A page on its way up: from a host page by a stream copy, from NVMe by a read into its own memory,
+// whole or band by band, or, where a codec made it, into a buffer that a worker decodes.
+#include <algorithm>
 #include <utility>
 
 #include "cache/tiers.h"
+#include "io/page_bands.h"
 #include "kernels/stamp.h"
 #include "runtime/check.h"
 
@@ -42,19 +44,29 @@ Task<bool> Tiers::start_fetches(std::shared_ptr<Load> load, uint32_t position) {
   held = held && host_needed <= host_room.units() && nvme_needed <= nvme_room.units();
   if (!held) {
     slot.failed = true;
-    drop_slot(slot);
+    drop_slot(*load, slot);
     progress();
     co_return true;
   }
-  slot.state = Load::State::kMoving;
-  slot.from = Tier::kHost;
-  if (host_bytes + nvme_bytes == 0) {  // behind the windows of a model that has no other layers
+  start_moves(load, position, host_room, nvme_room);
+  co_return true;
+}
+
+// A fetch that gets no room of these waits for its own.
+void Tiers::start_moves(const std::shared_ptr<Load>& load, uint32_t position, Permit& host_room,
+                        Permit& nvme_room) {
+  Load::Slot& slot = load->at(position);
+  const bool any = std::any_of(slot.pages.begin(), slot.pages.end(),
+                               [](const auto& page) { return page != nullptr; });
+  if (!any) {  // behind the windows of a model that has no other layers
     slot.state = Load::State::kReady;
     slot.from = has_host() ? Tier::kHost : Tier::kNvme;
     let_go(slot);
     progress();
-    co_return true;
+    return;
   }
+  slot.state = Load::State::kMoving;
+  slot.from = Tier::kHost;
   for (uint32_t g = 0; g < parts_.cache.groups(); ++g) {
     if (slot.pages[g] == nullptr) continue;
     const bool host = slot.node->pages[g].residency.in(Tier::kHost);
@@ -63,12 +75,13 @@ Task<bool> Tiers::start_fetches(std::shared_ptr<Load> load, uint32_t position) {
       begin_move(*slot.node, g, Move::kNvmeToDevice);
     }
     ++slot.moving;
-    Permit room = (host ? host_room : nvme_room).split(parts_.cache.page_bytes(g));
+    Permit& rooms = host ? host_room : nvme_room;
+    Permit room;
+    if (rooms.units() > 0) room = rooms.split(parts_.cache.page_bytes(g));
     std::shared_ptr<HostPin> pin;
     if (host) pin = std::make_shared<HostPin>(*this, *slot.node, g);
     scope_.spawn(fetch(load, position, g, std::move(pin), slot.pages[g], std::move(room)));
   }
-  co_return true;
 }
 
 Task<> Tiers::fetch(std::shared_ptr<Load> load, uint32_t position, uint32_t group,
@@ -77,40 +90,39 @@ Task<> Tiers::fetch(std::shared_ptr<Load> load, uint32_t position, uint32_t grou
   Load::Slot& slot = load->at(position);
   DirectoryNode* node = slot.node;
   const bool host = pin != nullptr;
-  TransferRate& rate = host ? host_rate_ : nvme_rate_;
   TierStats& stats = host ? host_ : nvme_;
-  const uint64_t bytes = permit.units();
-  const Clock::TimePoint began = parts_.loop.clock().now();
-  rate.began(began, bytes);
-  bool good = false;
+  Fetched fetched;
   if (host) {
-    good = co_await fetch_from_host(node, group, page);
+    fetched = co_await fetch_from_host(load, node, group, page, std::move(permit));
     pin.reset();
-    if (!good && node->pages[group].residency.may_drop(Tier::kHost) &&
+    const bool corrupt = fetched.tried && !fetched.good;
+    if (corrupt && node->pages[group].residency.may_drop(Tier::kHost) &&
         host_pools_[group].pins(node->pages[group].host_page) == 0) {
       drop_host(*node, group);
     }
   } else {
-    good = co_await fetch_from_nvme(load, node, group, page);
+    fetched = co_await fetch_from_nvme(load, position, group, page, std::move(permit));
     // A reset that came meanwhile meant this page too; what led to it is gone.
     const LowerPage& read = node->pages[group];
     if (read.nvme_cleared && read.residency.may_drop(Tier::kNvme)) drop_nvme(*node, group, true);
   }
-  const Clock::TimePoint ended = parts_.loop.clock().now();
-  rate.ended(ended, bytes, good);
-  permit.release();
-  if (good || !load->stop.stopped()) stats.read_time.observe(ended - began);
-  if (good) {
+  const bool counts = fetched.good || (fetched.tried && !load->stop.stopped());
+  if (counts) stats.read_time.observe(fetched.took);
+  if (fetched.good) {
     ++stats.reads;
-    stats.read_bytes += bytes;
+    stats.read_bytes += parts_.cache.page_bytes(group);
+    arrived(*load, slot, group, UINT32_MAX);
+  } else if (slot.state == Load::State::kMoving) {
+    abandon_step(*load);
   }
   page.reset();
-  slot.failed |= !good;
+  slot.failed |= !fetched.good;
   if (--slot.moving == 0) {
     let_go(slot);
     if (slot.state == Load::State::kMoving) {
       if (slot.failed) {
         slot.state = Load::State::kAbsent;
+        left(*load, slot);
         slot.pages = {};
       } else {
         slot.state = Load::State::kReady;
@@ -120,10 +132,22 @@ Task<> Tiers::fetch(std::shared_ptr<Load> load, uint32_t position, uint32_t grou
   progress();
 }
 
-Task<bool> Tiers::fetch_from_host(DirectoryNode* node, uint32_t group,
-                                  std::shared_ptr<FillingPage> page) {
+// The time of a transfer begins when there is room for it in flight.
+Task<Tiers::Fetched> Tiers::fetch_from_host(std::shared_ptr<Load> load, DirectoryNode* node,
+                                            uint32_t group, std::shared_ptr<FillingPage> page,
+                                            Permit permit) {
   const LowerPage& lower = node->pages[group];
   PagePool& pool = host_pools_[group];
+  const uint64_t bytes = pool.page_bytes();
+  Fetched fetched;
+  if (permit.units() == 0) {
+    Result<Permit> room = co_await host_room_.acquire(bytes, load->stop);
+    if (!room) co_return fetched;
+    permit = std::move(*room);
+  }
+  fetched.tried = true;
+  const Clock::TimePoint began = parts_.loop.clock().now();
+  host_rate_.began(began, bytes);
   kernels::Stream& stream = parts_.device.copy_in();
   TraceEvent copied{.name = "copy",
                     .lane = TraceLane::kCopyIn,
@@ -136,29 +160,78 @@ Task<bool> Tiers::fetch_from_host(DirectoryNode* node, uint32_t group,
   stream.record(*done);
   co_await done->wait();
   if (traced && parts_.loop.trace().on()) parts_.loop.trace().add(copied);
-  if (!options_.verify_all) co_return true;
-  const bool good = checksum_of({page->data(), pool.page_bytes()}) == lower.host_checksum;
-  if (!good) ++host_.corrupt;
-  co_return good;
+  fetched.good = !options_.verify_all || checksum_of({page->data(), bytes}) == lower.host_checksum;
+  if (!fetched.good) ++host_.corrupt;
+  const Clock::TimePoint ended = parts_.loop.clock().now();
+  host_rate_.ended(ended, bytes, fetched.good);
+  fetched.took = ended - began;
+  co_return fetched;
 }
 
-Task<bool> Tiers::fetch_from_nvme(std::shared_ptr<Load> load, DirectoryNode* node, uint32_t group,
-                                  std::shared_ptr<FillingPage> page) {
+// The page whole, or band by band: each waits for its turn behind the same band of the other pages,
+// and is not asked for any more once nobody wants the page.
+Task<Tiers::Fetched> Tiers::fetch_from_nvme(std::shared_ptr<Load> load, uint32_t position,
+                                            uint32_t group, std::shared_ptr<FillingPage> page,
+                                            Permit permit) {
+  Load::Slot& slot = load->at(position);
+  DirectoryNode* node = slot.node;
   const LowerPage& lower = node->pages[group];
-  if (lower.codec != 0) co_return co_await fetch_encoded(load, node, group, page);
+  Fetched fetched;
+  if (lower.codec != 0) {
+    const uint64_t bytes = permit.units();
+    const Clock::TimePoint began = parts_.loop.clock().now();
+    nvme_rate_.began(began, bytes);
+    fetched.tried = true;
+    fetched.good = co_await fetch_encoded(load, node, group, page);
+    const Clock::TimePoint ended = parts_.loop.clock().now();
+    nvme_rate_.ended(ended, bytes, fetched.good);
+    fetched.took = ended - began;
+    co_return fetched;
+  }
+  const uint32_t stored_bytes = lower.stored_bytes;
   const std::span<std::byte> to(page->data(), parts_.cache.page_bytes(group));
-  const Result<> read =
-      co_await parts_.store->get(lower.slot, lower.generation, to, page, load->stop);
+  const uint32_t bands = load->by_bands ? lower.bands : 1;
+  Result<> read = cancelled_error();
+  for (uint32_t band = 0; band < bands; ++band) {
+    const io::ByteRange range = io::bytes_of_bands(stored_bytes, bands, band, band + 1);
+    const uint64_t bytes = range.end - range.begin;
+    if (permit.units() == 0) {
+      Result<Permit> room = co_await nvme_room_.acquire(bytes, load->stop);
+      if (room) permit = std::move(*room);
+    }
+    const bool wanted = permit.units() > 0 && slot.state == Load::State::kMoving && !slot.failed &&
+                        !(load->by_bands && read_breaker_.open());
+    read = cancelled_error();
+    if (!wanted) break;
+    fetched.tried = true;
+    const Clock::TimePoint began = parts_.loop.clock().now();
+    nvme_rate_.began(began, bytes);
+    if (bands == 1) {
+      read = co_await parts_.store->get(lower.slot, lower.generation, to, page, load->stop);
+    } else {
+      read = co_await parts_.store->get_bands(lower.slot, lower.generation, band, band + 1,
+                                              to.subspan(range.begin, bytes), page, load->stop);
+    }
+    const Clock::TimePoint ended = parts_.loop.clock().now();
+    nvme_rate_.ended(ended, bytes, read.has_value());
+    fetched.took += ended - began;
+    if (read) read_took(ended - began);
+    permit.release();
+    if (!read) break;
+    const auto layers = range.end / parts_.cache.layout(group).layer_bytes();
+    if (band + 1 < bands) arrived(*load, slot, group, static_cast<uint32_t>(layers));
+  }
   end_move(*node, group, read.has_value());
-  judge_read(read);
-  if (read) co_return true;
+  if (fetched.tried) judge_read(read);
+  fetched.good = read.has_value();
+  if (read) co_return fetched;
   const ErrorCode code = read.error().code;
   if (code == ErrorCode::kCancelled || code == ErrorCode::kDeadlineExceeded) {
     page->give_up();  // the read may still land in it
   } else if (code == ErrorCode::kCorrupt || code == ErrorCode::kNotFound) {
     drop_nvme(*node, group, true);
   }
-  co_return false;
+  co_return fetched;
 }
 
 // Into a buffer, and decoded from there into the page by a worker.

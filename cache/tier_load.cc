@@ -126,18 +126,26 @@ std::shared_ptr<Load> Tiers::begin_load(const PromptKeys& keys, std::span<const 
   const std::shared_ptr<Load> load = plan_load(keys, tokens, sequence);
   if (load == nullptr) return nullptr;
   const uint32_t begin = load->begin, end = load->end();
+  bool by_bands = worth_bands(*load, tokens.size(), compute_price);
   // What is better computed stays in the plan, for the disk may be faster than it was. From the
   // back, as far as there are device pages.
-  if (meet(*load, begin, begin, compute_price) >= end) pass(*load, end);
+  const auto pass_what_is_computed = [&] {
+    if (meet(*load, begin, begin, compute_price).page >= end) pass(*load, end);
+  };
+  if (!by_bands) pass_what_is_computed();
   bool room = true;
   for (uint32_t position = end; position > begin; --position) {
     Load::Slot& slot = load->at(position - 1);
     if (slot.state != Load::State::kPlanned) continue;
     room = room && reserve_pages(*load, position - 1);
-    if (!room) drop_slot(slot);
+    if (!room) drop_slot(*load, slot);
+  }
+  if (by_bands && !room) {  // only a whole prefix goes by bands
+    by_bands = false;
+    pass_what_is_computed();
   }
   if (finished(*load)) return nullptr;
-  start_load(load);
+  start_load(load, by_bands);
   return load;
 }
 
@@ -151,17 +159,21 @@ std::shared_ptr<Load> Tiers::begin_prefetch(const PromptKeys& keys, std::span<co
     Load::Slot& slot = load->at(position);
     // Nothing computes what is missing, so what comes after it is of no use.
     room = room && slot.state == Load::State::kPlanned && reserve_pages(*load, position);
-    if (!room && slot.state == Load::State::kPlanned) drop_slot(slot);
+    if (!room && slot.state == Load::State::kPlanned) drop_slot(*load, slot);
   }
   if (load->whole && !room) pass(*load, load->end());
   if (finished(*load)) return nullptr;
-  start_load(load);
+  start_load(load, false);
   return load;
 }
 
-void Tiers::start_load(const std::shared_ptr<Load>& load) {
+void Tiers::start_load(const std::shared_ptr<Load>& load, bool by_bands) {
   loads_.push_back(load);
-  scope_.spawn(run_load(load));
+  if (by_bands) {
+    start_bands(load);
+  } else {
+    scope_.spawn(run_load(load));
+  }
   scope_.spawn(watch(load));
 }
 
@@ -170,14 +182,11 @@ bool Tiers::others_load() const {
                      [this](const auto& load) { return !load->gentle && !finished(*load); });
 }
 
-// The planned or moving pages from `begin` on, at the measured rates, against computing them.
-uint32_t Tiers::meet(const Load& load, uint32_t from, uint32_t begin, double compute_price) const {
-  if (options_.load_all) return begin;
+// The planned or moving pages from `begin` on, at the measured rates.
+LoadQuestion Tiers::question_of(const Load& load, uint32_t begin) const {
   LoadQuestion question;
   question.page_tokens = parts_.cache.page_tokens();
   question.begin = question.end = begin;
-  question.gap = begin - from;
-  question.compute_price = compute_price;
   const Clock::TimePoint now = parts_.loop.clock().now();
   const double host_s = 1 / host_rate_.bytes_per_s(now), nvme_s = 1 / nvme_rate_.bytes_per_s(now);
   double seconds = 0, own_host = 0, own_nvme = 0;
@@ -189,13 +198,14 @@ uint32_t Tiers::meet(const Load& load, uint32_t from, uint32_t begin, double com
     for (uint32_t g = 0; g < parts_.cache.groups(); ++g) {
       if (!needs(load, position, g)) continue;
       const bool host = slot.node->pages[g].residency.in(Tier::kHost);
-      const auto bytes = static_cast<double>(parts_.cache.page_bytes(g));
+      auto bytes = static_cast<double>(parts_.cache.page_bytes(g));
+      if (load.by_bands) bytes *= 1 - static_cast<double>(slot.layers[g]) / load.missing[g].size();
       seconds += bytes * (host ? host_s : nvme_s);
       (host ? uses_host : uses_nvme) = true;
       if (slot.state == Load::State::kMoving) (host ? own_host : own_nvme) += bytes;
     }
   }
-  if (question.end == begin) return begin;
+  if (question.end == begin) return question;
   question.load_seconds = seconds / (question.end - begin);
   // What others have in flight goes first.
   const auto queued = [](const TransferRate& rate, double own, double per_byte) {
@@ -203,7 +213,16 @@ uint32_t Tiers::meet(const Load& load, uint32_t from, uint32_t begin, double com
   };
   if (uses_host) question.queued_seconds += queued(host_rate_, own_host, host_s);
   if (uses_nvme) question.queued_seconds += queued(nvme_rate_, own_nvme, nvme_s);
-  return meeting_point(question, compute_rate_);
+  return question;
+}
+
+// Where both meet if all in [from, begin) is computed in any case.
+Meeting Tiers::meet(const Load& load, uint32_t from, uint32_t begin, double compute_price) const {
+  if (options_.load_all) return {.page = begin};
+  LoadQuestion question = question_of(load, begin);
+  question.gap = begin - from;
+  question.compute_price = compute_price;
+  return meeting_of(question, compute_rate_);
 }
 
 void Tiers::let_go(Load::Slot& slot) {
@@ -213,7 +232,7 @@ void Tiers::let_go(Load::Slot& slot) {
 }
 
 // The sequence will compute this position. What is moving there lands in memory that is nobody's.
-void Tiers::drop_slot(Load::Slot& slot) {
+void Tiers::drop_slot(Load& load, Load::Slot& slot) {
   const Load::State state = std::exchange(slot.state, Load::State::kAbsent);
   if (state == Load::State::kMoving) {
     for (auto& page : slot.pages) {
@@ -221,6 +240,7 @@ void Tiers::drop_slot(Load::Slot& slot) {
     }
   }
   if (state == Load::State::kPlanned) let_go(slot);
+  left(load, slot);
   slot.pages = {};
 }
 
@@ -228,12 +248,15 @@ void Tiers::drop_slot(Load::Slot& slot) {
 void Tiers::pass(Load& load, uint32_t position) {
   for (uint32_t at = load.begin; at < std::min(position, load.end()); ++at) {
     Load::Slot& slot = load.at(at);
-    if (slot.state != Load::State::kAbsent && slot.state != Load::State::kTaken) drop_slot(slot);
+    if (slot.state != Load::State::kAbsent && slot.state != Load::State::kTaken) {
+      drop_slot(load, slot);
+    }
   }
 }
 
 void Tiers::give_up(std::shared_ptr<Load> load) {
   load->given_up = true;
+  abandon_step(*load);
   std::erase(loads_, load);
   pass(*load, load->end());
   load->stop.stop();
@@ -257,6 +280,7 @@ uint32_t Tiers::compute_until(Load& load, uint32_t size, double compute_price) {
     return slot.failed && slot.state == Load::State::kAbsent;
   });
   if (load.whole && failed) pass(load, load.end());
+  if (keeps_to_bands(load, next, compute_price)) return next * page_tokens;
   for (bool again = true;; again = false) {
     uint32_t first = next;
     while (first < load.end() && !pending(load.at(first))) ++first;
@@ -264,7 +288,7 @@ uint32_t Tiers::compute_until(Load& load, uint32_t size, double compute_price) {
     if (!again) return first * page_tokens;
     // Ready pages wait for nothing; the plan is about those still to come before them.
     if (load.at(first).state == Load::State::kReady && !load.whole) return first * page_tokens;
-    const uint32_t computed = meet(load, next, first, compute_price) - first;
+    const uint32_t computed = meet(load, next, first, compute_price).page - first;
     uint32_t meeting = first;
     // A chunk cannot be taken back, and rates change: the plan is made anew before the next.
     const uint32_t last = std::min(load.end(), next + kComputeAhead / page_tokens);
@@ -344,7 +368,7 @@ Task<> Tiers::run_load(std::shared_ptr<Load> load) {
   for (Load::Slot& slot : load->slots) {
     if (slot.state != Load::State::kPlanned) continue;
     slot.failed = true;
-    drop_slot(slot);
+    drop_slot(*load, slot);
   }
   progress();
 }

@@ -390,6 +390,7 @@ Task<> Tiers::put_page(Put put, std::byte* data, std::shared_ptr<void> owner) {
   page.codec = stored->codec;
   page.encoded_bytes = stored->encoded_bytes;
   page.stored_bytes = stored->stored_bytes;
+  page.bands = stored->bands;
   ++nvme_.pages;
   end_move(*node, group, true);
   entered_nvme(*node, group);

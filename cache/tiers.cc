@@ -170,6 +170,7 @@ void Tiers::list_stored() {
     lower.codec = page.codec;
     lower.encoded_bytes = page.encoded_bytes;
     lower.stored_bytes = page.stored_bytes;
+    lower.bands = page.bands;
     ++nvme_.pages;
     entered_nvme(*node, name.group);
   }
@@ -404,6 +405,8 @@ TiersStats Tiers::stats() const {
   stats.paths_waiting = queue_.size();
   stats.paths_dropped = paths_dropped_;
   stats.loads = static_cast<uint32_t>(loads_.size());
+  stats.steps_under_load = steps_under_load_;
+  stats.steps_in_vain = steps_in_vain_;
   stats.compute_seconds_per_token = compute_rate_.seconds_per_token(0);
   return stats;
 }

@@ -31,6 +31,7 @@
 // dropped and counted.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdint>
@@ -72,6 +73,13 @@ struct HostGroup {
   uint32_t capacity = 0;        // pages; 0: no host tier
 };
 
+// Whether what comes from NVMe comes by bands of layers, so that its suffix is computed meanwhile.
+enum class BandLoads : uint8_t {
+  kAuto,    // where the rates say that it saves time
+  kOff,     // page by page
+  kAlways,  // wherever it can be, steps included: for tests
+};
+
 struct TiersOptions {
   std::vector<HostGroup> host;  // (group); empty: no host tier
   WritePolicy write = WritePolicy::kAuto;
@@ -86,6 +94,8 @@ struct TiersOptions {
   std::span<std::byte> encode_buffers, decode_buffers;
   uint64_t load_bytes_max = 8u << 20;  // in flight from each tier towards the device
   double guess_bytes_per_s = 1e9;      // of a tier, until it was measured
+  BandLoads bands = BandLoads::kAuto;
+  uint32_t rows_under_load_max = 512;  // of a step under a load: they pass the layers together
 };
 
 struct TierStats {
@@ -121,6 +131,8 @@ struct TiersStats {
   uint64_t other_pages = 0;  // in the store, of other models, KV formats or page sizes
   uint64_t paths_waiting = 0, paths_dropped = 0;
   uint32_t loads = 0;                    // running
+  uint64_t steps_under_load = 0;         // that computed while layers of their prefix still came
+  uint64_t steps_in_vain = 0;            // of these, thrown away: a layer failed or was late
   double compute_seconds_per_token = 0;  // at position 0
   io::BlockStoreStats store;
 };
@@ -175,6 +187,19 @@ class Tiers {
   // The tokens up to which the sequence should compute now, given that `size` are done: at most the
   // page at which it meets the load. Equal to size: it waits. Gives up planned pages before that.
   uint32_t compute_until(Load& load, uint32_t size, double compute_price);
+  // Whether the sequence, which waits for the load, should compute `rows` tokens behind the load's
+  // end now, while later layers still come: in a step of its own, while nobody else computes.
+  bool may_run_under(const Load& load, const Sequence& sequence, uint32_t rows) const;
+  // How many of the tokens behind a load such a step takes.
+  uint32_t rows_under(uint32_t tokens) const {
+    return std::min(tokens, options_.rows_under_load_max);
+  }
+  // Pages for that step, whose sequence is not touched until it has ended. Null: no room.
+  std::shared_ptr<StepUnderLoad> begin_step_under(std::shared_ptr<Load> load,
+                                                  const Sequence& sequence, uint32_t rows);
+  // That step has ended. True: the sequence has the load's pages, and those for the step's tokens,
+  // to commit. False: a layer failed or was late, and the step never was.
+  bool end_step_under(Load& load, Sequence& sequence, std::span<const TokenId> tokens);
   // The sequence needs no more of it (it ended, was preempted, or has passed it).
   void give_up(std::shared_ptr<Load> load);
   bool finished(const Load& load) const;  // nothing is left to come
@@ -312,25 +337,51 @@ class Tiers {
   bool reserve_pages(Load& load, uint32_t position);
   std::shared_ptr<Load> plan_load(const PromptKeys& keys, std::span<const TokenId> tokens,
                                   const Sequence& sequence);
-  void start_load(const std::shared_ptr<Load>& load);
+  void start_load(const std::shared_ptr<Load>& load, bool by_bands);
   bool others_load() const;
   bool waits_for_move(const Load::Slot& slot) const;
   void pass(Load& load, uint32_t position);
-  uint32_t meet(const Load& load, uint32_t from, uint32_t begin, double compute_price) const;
+  LoadQuestion question_of(const Load& load, uint32_t begin) const;
+  Meeting meet(const Load& load, uint32_t from, uint32_t begin, double compute_price) const;
   Task<> run_load(std::shared_ptr<Load> load);
-  Task<bool> start_fetches(std::shared_ptr<Load> load, uint32_t position);
-  Task<> fetch(std::shared_ptr<Load> load, uint32_t position, uint32_t group,
-               std::shared_ptr<HostPin> pin, std::shared_ptr<FillingPage> page, Permit permit);
-  Task<bool> fetch_from_host(DirectoryNode* node, uint32_t group,
-                             std::shared_ptr<FillingPage> page);
-  Task<bool> fetch_from_nvme(std::shared_ptr<Load> load, DirectoryNode* node, uint32_t group,
-                             std::shared_ptr<FillingPage> page);
-  Task<bool> fetch_encoded(std::shared_ptr<Load> load, DirectoryNode* node, uint32_t group,
-                           std::shared_ptr<FillingPage> page);
-  void drop_slot(Load::Slot& slot);
+  void drop_slot(Load& load, Load::Slot& slot);
   void let_go(Load::Slot& slot);
   Task<> watch(std::shared_ptr<Load> load);
   Task<> wake_later();
+
+  // tier_fetch.cc
+  struct Fetched {
+    bool good = false;
+    bool tried = false;      // else nobody wanted it any more when its turn came
+    Clock::Duration took{};  // of its reads or copies, without what it waited for room
+  };
+  Task<bool> start_fetches(std::shared_ptr<Load> load, uint32_t position);
+  void start_moves(const std::shared_ptr<Load>& load, uint32_t position, Permit& host_room,
+                   Permit& nvme_room);
+  Task<> fetch(std::shared_ptr<Load> load, uint32_t position, uint32_t group,
+               std::shared_ptr<HostPin> pin, std::shared_ptr<FillingPage> page, Permit permit);
+  Task<Fetched> fetch_from_host(std::shared_ptr<Load> load, DirectoryNode* node, uint32_t group,
+                                std::shared_ptr<FillingPage> page, Permit permit);
+  Task<Fetched> fetch_from_nvme(std::shared_ptr<Load> load, uint32_t position, uint32_t group,
+                                std::shared_ptr<FillingPage> page, Permit permit);
+  Task<bool> fetch_encoded(std::shared_ptr<Load> load, DirectoryNode* node, uint32_t group,
+                           std::shared_ptr<FillingPage> page);
+
+  // tier_bands.cc
+  bool worth_bands(Load& load, size_t tokens, double compute_price) const;
+  bool keeps_to_bands(const Load& load, uint32_t begin, double compute_price) const;
+  double seconds_by_bands(const Load& load, uint32_t begin) const;
+  void read_took(Clock::Duration time);
+  BandsQuestion bands_question(const Load& load, uint32_t begin, double compute_price) const;
+  static bool all_come(const Load& load, uint32_t begin);
+  void start_bands(const std::shared_ptr<Load>& load);
+  void arrived(Load& load, Load::Slot& slot, uint32_t group, uint32_t layers);
+  void left(Load& load, Load::Slot& slot);
+  double load_seconds_left(const Load& load, uint32_t begin) const;
+  double compute_seconds(uint32_t position, uint32_t rows) const;
+  void abandon_step(Load& load);
+  Task<> watch_step(std::shared_ptr<Load> load, std::shared_ptr<StepUnderLoad> step,
+                    Clock::Duration patience);
 
   // tier_probe.cc
   void judge_read(const Result<>& read);
@@ -371,6 +422,8 @@ class Tiers {
   TierStats host_, nvme_;
   CodecStats codec_;
   uint64_t paths_dropped_ = 0;
+  uint64_t steps_under_load_ = 0, steps_in_vain_ = 0;
+  double nvme_latency_s_ = 0;                 // the least that a read takes
   std::vector<std::shared_ptr<Load>> loads_;  // not given up, and not finished when last looked at
   Scope scope_;                               // last: its tasks use all of the above
 };

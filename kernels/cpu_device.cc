@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "kernels/cpu_event.h"
+#include "kernels/cpu_gate.h"
 #include "kernels/cpu_stream.h"
 #include "runtime/check.h"
 
@@ -58,6 +59,7 @@ class CpuDevice final : public Device {
 
   Result<DeviceMemory> allocate(size_t bytes) override;
   std::unique_ptr<Event> make_event() override { return std::make_unique<CpuEvent>(); }
+  std::unique_ptr<Gate> make_gate() override { return std::make_unique<CpuGate>(); }
   Stream& compute() override { return compute_; }
   Stream& copy_in() override { return copy_in_; }
   Stream& copy_out() override { return copy_out_; }

@@ -21,7 +21,8 @@ class CpuEventState {
   uint32_t begin_record();
   uint32_t recorded() const { return recorded_; }
 
-  // A worker: `generation` is reached. Resumes the coroutines that wait for it.
+  // A worker, or for a gate the engine: `generation` is reached. Resumes the coroutines that wait
+  // for it.
   void complete(uint32_t generation);
   // A worker: blocks until `generation` is reached.
   void block_until(uint32_t generation, SpinBudget& spin);

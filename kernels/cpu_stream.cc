@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "kernels/cpu_gate.h"
 #include "runtime/check.h"
 
 namespace spillway::kernels {
@@ -107,6 +108,13 @@ void CpuStream::wait(const Event& event) {
   auto operation = std::make_unique<Operation>(Operation::Kind::kWait);
   operation->event = static_cast<const CpuEvent&>(event).state();
   operation->generation = operation->event->recorded();
+  add(std::move(operation));
+}
+
+void CpuStream::wait(const Gate& gate, uint32_t level) {
+  auto operation = std::make_unique<Operation>(Operation::Kind::kWait);
+  operation->event = static_cast<const CpuGate&>(gate).state();
+  operation->generation = level;
   add(std::move(operation));
 }
 

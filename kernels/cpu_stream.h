@@ -40,6 +40,7 @@ class CpuStream final : public Stream {
   void copy(void* to, const void* from, size_t bytes) override;
   void record(Event& event) override;
   void wait(const Event& event) override;
+  void wait(const Gate& gate, uint32_t level) override;
 
  private:
   struct Operation;

@@ -1,7 +1,7 @@
 // The seam between the engine and what computes: memory, in-order streams, events, async copies.
 // The CPU device (cpu_device.h) and later CUDA implement it; the simulation plugs in here too.
 //
-// Ordering: operations on one stream run in order; across streams only wait(event) orders.
+// Ordering: operations on one stream run in order; across streams only wait() orders.
 // Ownership: memory named by an enqueued operation belongs to the operation until an event recorded
 // after it has completed, even if whoever awaited it was cancelled.
 // Threads: all calls come from the engine thread. Events complete on the engine's executor.
@@ -39,6 +39,20 @@ class Event {
   virtual Task<> wait() = 0;
 };
 
+// How far something has come that no stream does, such as a read from disk: a level that the engine
+// raises and streams wait for. (On a GPU: a pinned word, and cuStreamWaitValue32 with GEQ.) It may
+// die before what waits for it only once it is open for that.
+class Gate {
+ public:
+  virtual ~Gate() = default;
+  virtual void raise(uint32_t level) = 0;  // to this or what it is, whichever is higher
+  // What should come will not: it is open for every level, and what runs behind it makes nothing of
+  // use. For good.
+  virtual void abandon() = 0;
+  // From any thread. What runs behind the gate sees true if that was what opened it.
+  virtual bool abandoned() const = 0;
+};
+
 class Stream {
  public:
   virtual ~Stream() = default;
@@ -46,6 +60,7 @@ class Stream {
   virtual void copy(void* to, const void* from, size_t bytes) = 0;
   virtual void record(Event& event) = 0;
   virtual void wait(const Event& event) = 0;  // later operations here run after `event`
+  virtual void wait(const Gate& gate, uint32_t level) = 0;  // after it has reached this level
 };
 
 struct DeviceMemory {  // owns `bytes` at `data`, aligned to 4 KiB, zeroed
@@ -59,6 +74,7 @@ class Device {
   virtual ~Device() = default;
   virtual Result<DeviceMemory> allocate(size_t bytes) = 0;
   virtual std::unique_ptr<Event> make_event() = 0;
+  virtual std::unique_ptr<Gate> make_gate() = 0;
   virtual Stream& compute() = 0;
   virtual Stream& copy_in() = 0;
   virtual Stream& copy_out() = 0;

@@ -73,49 +73,88 @@ void Forward::bind_pages(const std::vector<std::byte*>& base) {
 }
 
 void Forward::run(Team& team, const StepBatch& batch, StepResult& result) {
-  CHECK(team.count() <= sample_scratch_.size());
-  if (team.index() == 0) tiler_.emplace(groups_, batch, tile_rows_);
-  while (true) {
-    if (team.index() == 0) {
-      has_tile_ = tiler_->next(tile_);
-      for (size_t g = 0; has_tile_ && g < plans_.size(); ++g) {
-        plans_[g]->prepare(tile_.sequences[g], team.count());
-      }
-    }
-    team.barrier();
-    if (!has_tile_) return;
-    run_tile(team, batch, result);
-    team.barrier();
-  }
-}
-
-void Forward::run_tile(Team& team, const StepBatch& batch, StepResult& result) {
-  stamp(team, batch, result, 0);
-  embed(share_of(team, tile_.rows()));
-  const uint32_t last = config_.layers - 1;
-  for (uint32_t i = 0; i < config_.layers; ++i) {
-    attend(team, i);
-    // After the last layer's attention only the rows whose logits are wanted go on.
-    const bool is_last = i == last;
-    if (is_last) {
-      if (tile_.active_rows.empty()) return stamp(team, batch, result, i + 1);
-      if (team.index() == 0) keep_active_rows();
-      team.barrier();
-    }
-    const auto rows = is_last ? static_cast<uint32_t>(tile_.active_rows.size()) : tile_.rows();
-    finish_attention(team, weights_.layers[i], rows);
-    run_mlp(team, weights_.layers[i], rows);
-    if (is_last) team.barrier();  // logits take rows in other shares
-    stamp(team, batch, result, i + 1);
-  }
-  sample(team, batch, result);
-  stamp(team, batch, result, StepStamp::kSampled);
+  begin(team, batch, result);
+  run_layers(team, batch, result);
+  finish(team, batch, result);
 }
 
 // By one worker, who may be a little ahead of the others.
 void Forward::stamp(const Team& team, const StepBatch& batch, StepResult& result, uint32_t place) {
   if (!batch.stamped || team.index() != 0) return;
   result.stamps.push_back({.place = place, .at = std::chrono::steady_clock::now()});
+}
+
+void Forward::begin(Team& team, const StepBatch& batch, StepResult& result) {
+  CHECK(team.count() <= sample_scratch_.size());
+  if (team.index() == 0) tiler_.emplace(groups_, batch, tile_rows_);
+  next_tile(team, batch, result);
+}
+
+void Forward::next_tile(Team& team, const StepBatch& batch, StepResult& result) {
+  if (team.index() == 0) {
+    has_tile_ = tiler_->next(tile_);
+    for (size_t g = 0; has_tile_ && g < plans_.size(); ++g) {
+      plans_[g]->prepare(tile_.sequences[g], team.count());
+    }
+  }
+  team.barrier();
+  if (!has_tile_) return;
+  stamp(team, batch, result, 0);
+  embed(share_of(team, tile_.rows()));
+}
+
+void Forward::run_layers(Team& team, const StepBatch& batch, StepResult& result) {
+  for (uint32_t i = 0; i < config_.layers && has_tile_; ++i) {
+    run_layer(team, i);
+    stamp(team, batch, result, i + 1);
+  }
+}
+
+void Forward::run_layer(Team& team, uint32_t index) {
+  attend(team, index);
+  auto rows = tile_.rows();
+  // After the last layer's attention only the rows whose logits are wanted go on.
+  const bool is_last = index == config_.layers - 1;
+  if (is_last) {
+    rows = static_cast<uint32_t>(tile_.active_rows.size());
+    if (rows == 0) return;
+    if (team.index() == 0) keep_active_rows();
+    team.barrier();
+  }
+  finish_attention(team, weights_.layers[index], rows);
+  run_mlp(team, weights_.layers[index], rows);
+  if (is_last) team.barrier();  // logits take rows in other shares
+}
+
+// All workers get the same answer, though a gate may be abandoned at any time.
+bool Forward::is_in_vain(Team& team, const StepBatch& batch) {
+  if (batch.layers_there.empty()) return false;
+  if (team.index() == 0) {
+    in_vain_ = std::any_of(batch.layers_there.begin(), batch.layers_there.end(),
+                           [](const kernels::Gate* gate) { return gate->abandoned(); });
+  }
+  team.barrier();
+  return in_vain_;
+}
+
+void Forward::run_layer_behind_gate(Team& team, const StepBatch& batch, StepResult& result,
+                                    uint32_t index) {
+  if (is_in_vain(team, batch)) return;
+  run_layer(team, index);
+  stamp(team, batch, result, index + 1);
+}
+
+void Forward::finish(Team& team, const StepBatch& batch, StepResult& result) {
+  if (is_in_vain(team, batch)) return;
+  while (has_tile_) {
+    if (!tile_.active_rows.empty()) {
+      sample(team, batch, result);
+      stamp(team, batch, result, StepStamp::kSampled);
+    }
+    team.barrier();
+    next_tile(team, batch, result);
+    run_layers(team, batch, result);
+  }
 }
 
 void Forward::embed(Share rows) {

@@ -39,8 +39,21 @@ class Forward {
   // REQUIRES: pages are bound; team.count() <= workers_max.
   void run(kernels::Team& team, const StepBatch& batch, StepResult& result);
 
+  // The same in parts, each a launch of its own, for a step in which a layer may have to wait for
+  // what it reads: begin(), run_layer_behind_gate() of each layer in order, finish(). Only the
+  // first tile's layers run one by one: behind the last one, all is there. Once a gate of the batch
+  // is abandoned nothing more is computed, and nothing is drawn: no sampler sees what was never
+  // there.
+  void begin(kernels::Team& team, const StepBatch& batch, StepResult& result);
+  void run_layer_behind_gate(kernels::Team& team, const StepBatch& batch, StepResult& result,
+                             uint32_t index);
+  void finish(kernels::Team& team, const StepBatch& batch, StepResult& result);
+
  private:
-  void run_tile(kernels::Team& team, const StepBatch& batch, StepResult& result);
+  void next_tile(kernels::Team& team, const StepBatch& batch, StepResult& result);
+  void run_layers(kernels::Team& team, const StepBatch& batch, StepResult& result);
+  void run_layer(kernels::Team& team, uint32_t index);
+  bool is_in_vain(kernels::Team& team, const StepBatch& batch);
   void embed(kernels::Share rows);
   static void stamp(const kernels::Team& team, const StepBatch& batch, StepResult& result,
                     uint32_t place);
@@ -70,6 +83,7 @@ class Forward {
   std::optional<StepTiler> tiler_;
   StepTile tile_;
   bool has_tile_ = false;
+  bool in_vain_ = false;
 
   // Scratch, tile_rows rows each.
   RowBuffer residual_, normed_, update_;  // (embedding)

@@ -28,6 +28,10 @@ struct SequenceStep {
 struct StepBatch {
   std::vector<SequenceStep> sequences;
   bool stamped = false;  // the result has stamps
+  // Where some KV before the step is still on its way into the pages: (group) a gate at the count
+  // of the group's layers that are there, of which the first are there first. Empty: all is there.
+  // Behind a gate that was abandoned the results mean nothing, and nobody looks at them.
+  std::vector<const kernels::Gate*> layers_there;
 };
 
 // When a step that runs got to a place, by the clock of one worker. A step's rows may pass the
@@ -59,8 +63,10 @@ class Runner {
   virtual void bind_pages(std::vector<std::byte*> base) = 0;
   // Most rows (tokens) one step may carry.
   virtual uint32_t batch_tokens_max() const = 0;
-  // Enqueues the step on the device's compute stream. `batch`, what its spans point to, and
-  // `result` must stay until an event recorded after this call is done. Does not suspend.
+  // Rows that pass the layers together; those of a larger step do so one such part after another.
+  virtual uint32_t rows_together_max() const = 0;
+  // Enqueues the step on the device's compute stream. `batch`, what it points to, and `result` must
+  // stay until an event recorded after this call is done. Does not suspend.
   virtual void enqueue(const StepBatch& batch, StepResult& result) = 0;
 };
 

@@ -60,8 +60,25 @@ void Transformer::enqueue(const StepBatch& batch, StepResult& result) {
     result.samples[s].resize(batch.sequences[s].samples.size());
   }
   CHECK(rows <= options_.batch_tokens_max);
-  device_.compute().launch(
-      [this, &batch, &result](kernels::Team& team) { forward_->run(team, batch, result); });
+  kernels::Stream& stream = device_.compute();
+  if (batch.layers_there.empty()) {
+    stream.launch(
+        [this, &batch, &result](kernels::Team& team) { forward_->run(team, batch, result); });
+    return;
+  }
+  CHECK(batch.layers_there.size() == shape_.groups.size());
+  CHECK(rows > 0);
+  stream.launch(
+      [this, &batch, &result](kernels::Team& team) { forward_->begin(team, batch, result); });
+  for (uint32_t i = 0; i < config_.layers; ++i) {
+    const LayerPlace place = config_.places[i];
+    stream.wait(*batch.layers_there[place.group], place.index + 1);
+    stream.launch([this, &batch, &result, i](kernels::Team& team) {
+      forward_->run_layer_behind_gate(team, batch, result, i);
+    });
+  }
+  stream.launch(
+      [this, &batch, &result](kernels::Team& team) { forward_->finish(team, batch, result); });
 }
 
 }  // namespace spillway::model

@@ -29,6 +29,7 @@ struct LiveSequence {
   cache::PromptKeys keys;                  // of `tokens` when it last began to wait
   std::unique_ptr<cache::Sequence> pages;  // while running
   std::shared_ptr<cache::Load> load;       // what is coming up for it from lower tiers
+  std::shared_ptr<cache::StepUnderLoad> under;  // while its step runs before the load has ended
   std::unique_ptr<model::TextStream> text;
   uint32_t progress = 0;                        // tokens drawn since it was admitted last
   uint32_t waited_steps = 0;                    // since it began to wait

@@ -219,11 +219,13 @@ LiveSequence& StepLoop::youngest() {
 Plan StepLoop::make_plan() {
   PolicyState state = picture();
   free_promises(state);
+  under_load_ = offer_under_load(state);
   return plan(policy_, state);
 }
 
 bool StepLoop::build_step() {
   batch_.sequences.clear();
+  batch_.layers_there.clear();
   stepping_.clear();
   if (running_.empty()) return false;
   Plan step = make_plan();
@@ -238,25 +240,34 @@ bool StepLoop::build_step() {
     if (sequence.phase != Phase::kRunning) continue;
     // The policy counts shared pages as if they were private; where that was too hopeful the
     // sequence sits this step out.
-    if (!parts_.cache.reserve(*sequence.pages, planned.tokens)) {
+    const auto has_room = [&] {
+      return &sequence == under_load_ ? begin_under_load(sequence, planned.tokens)
+                                      : parts_.cache.reserve(*sequence.pages, planned.tokens);
+    };
+    if (!has_room()) {
       cancel_prefetches();
-      if (!parts_.cache.reserve(*sequence.pages, planned.tokens)) continue;
+      if (!has_room()) continue;
     }
     add_rows(sequence, planned.tokens);
   }
+  // Nobody's token waits for another's bands.
+  CHECK(batch_.layers_there.empty() || stepping_.size() == 1);
   return !stepping_.empty();
 }
 
 void StepLoop::add_rows(LiveSequence& sequence, uint32_t rows) {
   LiveRequest& request = *sequence.request;
-  const uint32_t position = sequence.pages->size();
+  const cache::StepUnderLoad* under = sequence.under.get();
+  const uint32_t position = under != nullptr ? under->position : sequence.pages->size();
   const uint32_t prompt_tokens = request.prompt_tokens();
   const std::span<const model::TokenId> tokens(sequence.tokens);
   sequence.step_tokens = rows;
   model::SequenceStep step;
   step.tokens = tokens.subspan(position, rows);
   step.position = position;
-  for (uint32_t g = 0; g < layouts_.size(); ++g) step.tables.push_back(sequence.pages->table(g));
+  for (uint32_t g = 0; g < layouts_.size(); ++g) {
+    step.tables.push_back(under != nullptr ? under->tables[g] : sequence.pages->table(g));
+  }
   if (request.wants_scores()) {
     for (uint32_t row = 0; row < rows && position + row + 1 < prompt_tokens; ++row) {
       model::SampleRequest score;
@@ -294,6 +305,7 @@ void StepLoop::take_step() {
   for (size_t i = 0; i < stepping_.size(); ++i) {
     LiveSequence& sequence = *stepping_[i];
     LiveRequest& request = *sequence.request;
+    if (sequence.under != nullptr && !end_under_load(sequence)) continue;
     const uint32_t position = sequence.pages->size();
     const auto rows =
         std::span<const model::TokenId>(sequence.tokens).subspan(position, sequence.step_tokens);

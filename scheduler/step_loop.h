@@ -133,6 +133,11 @@ class StepLoop {
   WaitingSequence picture_of(LiveSequence& sequence);
   bool leader_runs(const LiveSequence& sequence) const;
 
+  // step_loop_bands.cc
+  LiveSequence* offer_under_load(PolicyState& state) const;
+  bool begin_under_load(LiveSequence& sequence, uint32_t rows);
+  bool end_under_load(LiveSequence& sequence);
+
   // step_loop_held.cc
   void look_again();
   void decide_pin(LiveRequest& request);
@@ -169,6 +174,7 @@ class StepLoop {
   bool is_in_the_way(const LiveSequence& sequence) const;
   void free_promises(PolicyState& state) const;
   bool end_load_in_the_way();
+  bool adopt(LiveSequence& sequence, const std::function<bool()>& take);
   void end_load(LiveSequence& sequence);
   void end_wait(LiveSequence& sequence);
   void take_trace(TakeTraceCommand& command);
@@ -210,6 +216,7 @@ class StepLoop {
   model::StepBatch batch_;
   model::StepResult result_;
   std::vector<LiveSequence*> stepping_;
+  LiveSequence* under_load_ = nullptr;  // who computes in it although its load has not ended
   std::unique_ptr<kernels::Event> step_done_;
   Clock::TimePoint step_began_{};
   double step_seconds_ = 0;  // mean

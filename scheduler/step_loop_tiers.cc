@@ -2,8 +2,10 @@
 // is kept when its pages are given back.
 #include <algorithm>
 #include <chrono>
+#include <numeric>
 #include <utility>
 
+#include "runtime/check.h"
 #include "scheduler/step_loop.h"
 
 namespace spillway::scheduler {
@@ -39,7 +41,10 @@ void StepLoop::begin_load(LiveSequence& sequence) {
   // Pages that were swapped out may not be there to be swapped in. Then turns get longer.
   const uint32_t size = static_cast<uint32_t>(sequence.tokens.size());
   uint32_t there = sequence.pages->size();
-  if (sequence.load != nullptr) there += sequence.load->planned() * parts_.cache.page_tokens();
+  if (sequence.load != nullptr) {
+    const auto coming = sequence.load->coming();
+    there += std::accumulate(coming.begin(), coming.end(), 0u) * parts_.cache.page_tokens();
+  }
   slice_factor_ =
       there < size / 2 ? std::min(slice_factor_ * 2, 64.0) : std::max(slice_factor_ * 0.9, 1.0);
 }
@@ -49,26 +54,31 @@ void StepLoop::advance_loads() {
   for (LiveSequence* sequence : running_) {
     if (sequence->load == nullptr) continue;
     cache::Load& load = *sequence->load;
-    const auto before = load.adopted;
-    if (parts_.tiers->adopt(load, *sequence->pages, sequence->tokens)) {
-      const uint32_t page_tokens = parts_.cache.page_tokens();
-      const auto taken = [&](cache::Tier tier) {
-        const auto index = static_cast<size_t>(tier);
-        return (load.adopted[index] - before[index]) * page_tokens;
-      };
-      const uint32_t host = taken(cache::Tier::kHost), nvme = taken(cache::Tier::kNvme);
-      counters_.prefix_hits += host + nvme;
-      // As with what was on the device, only the first admission's counts for its client.
-      Usage& usage = sequence->request->usage;
-      if (usage.preemptions == 0 && !sequence->request->answered) {
-        usage.host_tokens += host;
-        usage.nvme_tokens += nvme;
-        usage.cached_tokens += host + nvme;
-        counters_.cached_tokens += host + nvme;
-      }
-    }
+    adopt(*sequence, [&] { return parts_.tiers->adopt(load, *sequence->pages, sequence->tokens); });
     if (parts_.tiers->finished(load)) end_load(*sequence);
   }
+}
+
+// Counts the pages that `take` gives to the sequence.
+bool StepLoop::adopt(LiveSequence& sequence, const std::function<bool()>& take) {
+  const cache::Load& load = *sequence.load;
+  const auto before = load.adopted;
+  if (!take()) return false;
+  const auto taken = [&](cache::Tier tier) {
+    const auto index = static_cast<size_t>(tier);
+    return (load.adopted[index] - before[index]) * parts_.cache.page_tokens();
+  };
+  const uint32_t host = taken(cache::Tier::kHost), nvme = taken(cache::Tier::kNvme);
+  counters_.prefix_hits += host + nvme;
+  // As with what was on the device, only the first admission's counts for its client.
+  Usage& usage = sequence.request->usage;
+  if (usage.preemptions == 0 && !sequence.request->answered) {
+    usage.host_tokens += host;
+    usage.nvme_tokens += nvme;
+    usage.cached_tokens += host + nvme;
+    counters_.cached_tokens += host + nvme;
+  }
+  return true;
 }
 
 uint32_t StepLoop::compute_until(LiveSequence& sequence) {
@@ -129,6 +139,7 @@ bool StepLoop::end_load_in_the_way() {
 
 void StepLoop::end_load(LiveSequence& sequence) {
   if (sequence.load == nullptr) return;
+  CHECK(sequence.under == nullptr);
   parts_.tiers->give_up(std::exchange(sequence.load, nullptr));
   end_wait(sequence);
 }
@@ -258,6 +269,7 @@ void StepLoop::take_turns() {
 // sequence that brought most of them.
 void StepLoop::measure_step() {
   if (parts_.tiers == nullptr) return;
+  if (!batch_.layers_there.empty()) return;  // it may have waited
   uint32_t rows = 0, most = 0, position = 0;
   for (const LiveSequence* sequence : stepping_) {
     rows += sequence->step_tokens;

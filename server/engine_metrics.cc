@@ -166,6 +166,11 @@ void add_tiers(Scrape& out, const scheduler::EngineStats& stats) {
   out.add("spillway:tier_other_pages", "Pages of other models or settings; they go first.", kGauge,
           double(stats.tiers.other_pages));
   out.add("spillway:tier_loads", "Requests whose pages are coming up.", kGauge, stats.tiers.loads);
+  out.add("spillway:steps_under_load_total",
+          "Steps that computed while later layers of their prefix still came from NVMe.", kCounter,
+          double(stats.tiers.steps_under_load));
+  out.add("spillway:steps_in_vain_total", "Of these, thrown away: a layer failed or was late.",
+          kCounter, double(stats.tiers.steps_in_vain));
   out.add("spillway:tier_paths_waiting", "Paths that wait to be written.", kGauge,
           double(stats.tiers.paths_waiting));
   out.add("spillway:tier_paths_dropped_total", "Paths not written: too many waited.", kCounter,

@@ -265,19 +265,65 @@ TEST(cpu_device, what_a_launch_captured_is_freed_before_its_event_is_done) {
   }
 }
 
+int64_t cpu_us() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1'000'000 + usage.ru_utime.tv_usec +
+         usage.ru_stime.tv_usec;
+}
+
 TEST(cpu_device, an_idle_device_uses_no_processor) {
   const auto device = device_of(3);
   finish(*device, device->compute());
   std::this_thread::sleep_for(20ms);
-  const auto cpu_us = [] {
-    rusage usage{};
-    getrusage(RUSAGE_SELF, &usage);
-    return (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1'000'000 + usage.ru_utime.tv_usec +
-           usage.ru_stime.tv_usec;
-  };
   const int64_t before = cpu_us();
   std::this_thread::sleep_for(200ms);
   EXPECT_LT(cpu_us() - before, 5'000);
+}
+
+TEST(cpu_device, a_gate_holds_what_is_behind_it_until_it_has_risen_that_far) {
+  const auto device = device_of(3);
+  const auto gate = device->make_gate();
+  std::atomic<uint32_t> ran{0};
+  for (uint32_t level = 0; level <= 4; ++level) {
+    device->compute().wait(*gate, level);
+    device->compute().launch([&ran, level](Team& team) {
+      if (team.index() == 0) ran = level + 1;
+    });
+  }
+  const auto done = device->make_event();
+  device->compute().record(*done);
+  const auto reaches = [&](uint32_t count) {
+    while (ran < count) std::this_thread::sleep_for(1ms);
+    std::this_thread::sleep_for(5ms);
+    return ran == count;
+  };
+  EXPECT_TRUE(reaches(1));
+  gate->raise(2);
+  EXPECT_TRUE(reaches(3));
+  gate->raise(1);  // never down
+  const int64_t before = cpu_us();
+  std::this_thread::sleep_for(100ms);
+  EXPECT_LT(cpu_us() - before, 5'000);  // the team sleeps
+  EXPECT_EQ(ran, 3u);
+  gate->raise(4);
+  block_until_done(*done);
+  EXPECT_EQ(ran, 5u);
+  EXPECT_FALSE(gate->abandoned());
+}
+
+TEST(cpu_device, an_abandoned_gate_is_open_also_once_it_is_gone) {
+  const auto device = device_of(2);
+  auto gate = device->make_gate();
+  std::atomic<uint32_t> ran{0};
+  device->compute().wait(*gate, 7);
+  device->compute().launch([&ran](Team&) { ++ran; });
+  gate->raise(6);
+  gate->abandon();
+  EXPECT_TRUE(gate->abandoned());
+  gate.reset();
+  finish(*device, device->compute());
+  EXPECT_EQ(ran, 2u);
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 namespace spillway::model {
 
 RunnerHarness::RunnerHarness(const GgufFile& file, const HarnessOptions& options)
-    : device_(options.threads) {
+    : by_layers_(options.by_layers), abandon_at_(options.abandon_at), device_(options.threads) {
   auto runner = Transformer::create(file, device_,
                                     {.level = options.level,
                                      .kv_type = options.kv_type,
@@ -91,12 +91,53 @@ StepResult RunnerHarness::step(std::vector<HarnessPart> parts, bool stamped) {
     step.samples = part.samples;
   }
   StepResult result;
-  runner_->enqueue(batch, result);
+  if (by_layers_) {
+    enqueue_by_layers(batch, result);
+  } else {
+    runner_->enqueue(batch, result);
+  }
   for (HarnessPart& part : parts) {
     part.sequence->position += static_cast<uint32_t>(part.tokens.size());
     release_behind_window(*part.sequence);
   }
   return result;
+}
+
+void RunnerHarness::enqueue_by_layers(StepBatch& batch, StepResult& result) {
+  struct Held {
+    std::byte* at;
+    std::vector<std::byte> bytes;
+  };
+  std::vector<std::vector<Held>> held(memory_.size());
+  std::vector<std::unique_ptr<kernels::Gate>> gates;
+  for (size_t g = 0; g < memory_.size(); ++g) {
+    gates.push_back(device_.make_gate());
+    batch.layers_there.push_back(gates.back().get());
+    const kernels::KvGroupLayout& layout = runner_->shape().groups[g];
+    for (const SequenceStep& step : batch.sequences) {
+      for (size_t i = 0; i * layout.page_tokens < step.position; ++i) {
+        const kernels::PageId page = step.tables[g][i];
+        if (page == kernels::kNoPage) continue;
+        std::byte* at = memory_[g].data + static_cast<size_t>(page) * layout.page_bytes();
+        held[g].push_back({at, {at, at + layout.page_bytes()}});
+        poison(g, page);
+      }
+    }
+  }
+  uint32_t waits = 0;
+  device_.compute().on_wait = [&](const kernels::Gate& gate, uint32_t level) {
+    if (waits++ == abandon_at_) {
+      for (const auto& each : gates) each->abandon();
+    }
+    if (gate.abandoned()) return;
+    size_t g = 0;
+    while (gates[g].get() != &gate) ++g;
+    const size_t bytes = runner_->shape().groups[g].layer_bytes();
+    for (const Held& page : held[g]) {
+      std::memcpy(page.at + (level - 1) * bytes, page.bytes.data() + (level - 1) * bytes, bytes);
+    }
+  };
+  runner_->enqueue(batch, result);
 }
 
 SampleRequest RunnerHarness::whole_row(uint32_t row) const {

@@ -22,6 +22,9 @@ struct HarnessOptions {
   uint32_t tile_rows = 512;
   uint32_t page_tokens = 16;
   uint32_t pages = 128;  // of each group
+  // What a step finds in its pages comes layer by layer, when it waits for the layer: NaN before.
+  bool by_layers = false;
+  uint32_t abandon_at = UINT32_MAX;  // by layers: the wait at which the rest fails to come
 };
 
 // A sequence's pages in each group.
@@ -60,9 +63,12 @@ class RunnerHarness {
 
  private:
   void grow(HarnessSequence& sequence, uint32_t tokens);
+  void enqueue_by_layers(StepBatch& batch, StepResult& result);
   void poison(size_t group, kernels::PageId page);
   void release_behind_window(HarnessSequence& sequence);
 
+  const bool by_layers_;
+  const uint32_t abandon_at_;
   TestDevice device_;
   std::unique_ptr<Transformer> runner_;
   std::vector<kernels::DeviceMemory> memory_;

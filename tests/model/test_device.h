@@ -2,9 +2,11 @@
 // team of any size. No engine needed; what is enqueued is done on return.
 #pragma once
 
+#include <atomic>
 #include <barrier>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -46,9 +48,22 @@ class TestStream final : public kernels::Stream {
   void copy(void* to, const void* from, size_t bytes) override { std::memcpy(to, from, bytes); }
   void record(kernels::Event&) override {}
   void wait(const kernels::Event&) override {}
+  void wait(const kernels::Gate& gate, uint32_t level) override { on_wait(gate, level); }
+  // What should be there by then has to come now.
+  std::function<void(const kernels::Gate&, uint32_t level)> on_wait;
 
  private:
   uint32_t threads_;
+};
+
+class TestGate final : public kernels::Gate {
+ public:
+  void raise(uint32_t) override {}
+  void abandon() override { abandoned_ = true; }
+  bool abandoned() const override { return abandoned_; }
+
+ private:
+  std::atomic<bool> abandoned_{false};
 };
 
 class TestDevice final : public kernels::Device {
@@ -62,7 +77,8 @@ class TestDevice final : public kernels::Device {
     return kernels::DeviceMemory{static_cast<std::byte*>(data), bytes, {data, std::free}};
   }
   std::unique_ptr<kernels::Event> make_event() override { return nullptr; }
-  kernels::Stream& compute() override { return stream_; }
+  std::unique_ptr<kernels::Gate> make_gate() override { return std::make_unique<TestGate>(); }
+  TestStream& compute() override { return stream_; }
   kernels::Stream& copy_in() override { return stream_; }
   kernels::Stream& copy_out() override { return stream_; }
   std::string description() const override { return "test"; }

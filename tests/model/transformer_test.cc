@@ -79,6 +79,35 @@ TEST_P(TinyModelTest, chunks_threads_and_tiles_change_no_bit) {
   }
 }
 
+// A prefix whose later layers come while the step runs gives the same bits.
+TEST_P(TinyModelTest, a_prefix_that_comes_layer_by_layer_changes_no_bit) {
+  const TinyModel model(GetParam());
+  RunnerHarness whole(model.file, {});
+  const std::vector<float> expected = whole.log_probabilities(model.tokens, {45});
+  for (const uint32_t tile_rows : {512u, 7u}) {
+    RunnerHarness harness(model.file, {.threads = 2, .tile_rows = tile_rows, .by_layers = true});
+    for (const std::vector<uint32_t>& chunks :
+         {std::vector<uint32_t>{16, 29}, std::vector<uint32_t>{32, 12, 1}}) {
+      EXPECT_EQ(harness.log_probabilities(model.tokens, chunks), expected) << tile_rows;
+    }
+  }
+}
+
+// No sampler is to look at what comes of layers that never came.
+TEST_P(TinyModelTest, a_step_whose_layers_fail_to_come_draws_nothing) {
+  const TinyModel model(GetParam());
+  for (const uint32_t abandon_at : {0u, 1u}) {
+    RunnerHarness harness(model.file, {.threads = 2, .by_layers = true, .abandon_at = abandon_at});
+    HarnessSequence sequence = harness.new_sequence();
+    const std::span<const TokenId> tokens(model.tokens);
+    const StepResult result =
+        harness.step({{&sequence, tokens.first(32), {harness.whole_row(31)}}}, true);
+    EXPECT_TRUE(result.samples[0][0].top.empty());
+    const size_t begun_and_ended = 1 + abandon_at;
+    EXPECT_EQ(result.stamps.size(), begun_and_ended);
+  }
+}
+
 TEST_P(TinyModelTest, levels_with_fused_multiply_add_agree_in_every_bit) {
   const TinyModel model(GetParam());
   std::vector<float> expected;

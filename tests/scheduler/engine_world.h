@@ -49,6 +49,8 @@ struct WorldOptions {
   size_t codec_bytes = 64u << 10;        // of buffers in each direction
   bool holds = false;                    // clients mark static parts, pin, ask how it goes
   bool flood = false;                    // a tenant that sends prompts nobody sends again
+  uint32_t looks_an_event = 3;           // of random clients: the more, the fewer run at once
+  bool long_prompts = false;             // all of them up to 300 tokens
   std::chrono::nanoseconds step_time{};  // that a look at the device takes at least
   bool watch_operations = false;         // look at what is enqueued, before each operation
   bool faults_to_the_end = true;         // else the disk is well again when the tiers are closed
@@ -56,7 +58,9 @@ struct WorldOptions {
   bool control_thrash = true;
   bool load_all = false;
   uint32_t context = kContext;  // tokens that a sequence may have
-  bool clear_at_end = true;     // the lower tiers; else the store keeps its pages for another world
+  cache::BandLoads bands = cache::BandLoads::kAuto;
+  uint32_t band_bytes_min = io::kSectorBytes;  // of a band in the store
+  bool clear_at_end = true;  // the lower tiers; else the store keeps its pages for another world
 };
 
 class World {
@@ -142,8 +146,9 @@ class World {
         parks_to_live_.reset();
         disk_->crash(sim::Crash::kProcess);
       }
-      clock_.advance(std::chrono::microseconds(rng_.below(500)));
-      if (steps_->stats().steps < end && rng_.below(3) == 0) random_event();
+      clock_.advance(std::chrono::microseconds(rng_.below(500)) + options_.step_time);
+      const bool happens = rng_.below(options_.looks_an_event) == 0;
+      if (steps_->stats().steps < end && happens) random_event();
       if (rng_.below(16) == 0) check();
       // A disk that is set aside is probed for ever: no timer is left to wait for but that.
       const bool over = steps_->stats().steps >= end && steps_->open_requests().load() == 0;
@@ -198,9 +203,10 @@ class World {
   uint64_t sessions_at_end() const { return sessions_at_end_; }
 
   // Until nothing is left to do.
-  void run_to_end() {
-    parker_.before_park = [this] {
+  void run_to_end(std::function<void()> before_park = [] {}) {
+    parker_.before_park = [this, before_park] {
       watch();
+      before_park();
       clock_.advance(options_.step_time);
     };
     parker_.when_idle = [this] { steps_->push(ShutDownCommand{}); };
@@ -340,6 +346,8 @@ class World {
     tiers.verify_all = true;
     tiers.load_all = options_.load_all;
     tiers.load_bytes_max = options_.load_bytes_max;
+    tiers.bands = options_.bands;
+    tiers.rows_under_load_max = options_.step_tokens;
     memory_.push_back(*device_.allocate(options_.staging_bytes));
     tiers.staging = {memory_.back().data, options_.staging_bytes};
     tiers.nvme_codec = options_.codec;
@@ -377,6 +385,7 @@ class World {
     store.smaller_slots = options_.codec != kernels::PageCodec::kIdentity;
     store.directory = "store";
     store.bytes = options_.nvme_bytes;
+    store.band_bytes_min = options_.band_bytes_min;
     for (const auto& layout : runner_.shape().groups) {
       store.slot_bytes.push_back(static_cast<uint32_t>(layout.page_bytes()));
     }
@@ -403,7 +412,8 @@ class World {
     Request request;
     // Conversations: prompts share long prefixes, and go on from one another.
     const uint64_t conversation = rng_.below(6);
-    const uint64_t length = 1 + rng_.below(rng_.below(4) == 0 ? 300 : 90);
+    const bool is_long = rng_.below(4) == 0 || options_.long_prompts;
+    const uint64_t length = 1 + rng_.below(is_long ? 300 : 90);
     const uint64_t branch = rng_.below(length) + rng_.below(3) * 100;
     for (uint64_t i = 0; i < length; ++i) {
       const uint64_t stream = i < branch ? conversation : 100 + rng_.below(3);

@@ -66,12 +66,29 @@ WorldOptions draw_options(Prng& rng, uint64_t seed, sim::SimFiles& files) {
     options.codec_bytes = page << rng.below(5);
     options.codec = rng.below(4) == 0 ? kernels::PageCodec::kIdentity : kernels::PageCodec::kPlanes;
   }
-  options.trace = seed % 8 == 3;  // being watched changes nothing
+  options.trace = seed % 8 == 3;                                 // being watched changes nothing
+  if (options.layers == 1 && random_at(seed, 98, 0) % 8 == 0) {  // pages as they are, in bands
+    options.layers = 4u + 2 * static_cast<uint32_t>(random_at(seed, 98, 1) % 4);
+    options.staging_bytes = std::max(options.staging_bytes, size_t{options.layers} << 11);
+  }
+  if (options.layers > 1) {
+    options.bands = static_cast<cache::BandLoads>(random_at(seed, 98, 2) % 3);
+    options.looks_an_event = 3u << (random_at(seed, 98, 3) % 7);
+    options.long_prompts = random_at(seed, 98, 4) % 2 == 0;
+    if (random_at(seed, 98, 5) % 2 == 0) {  // a quick disk, and who waits for it is often alone
+      options.sequences = 1 + static_cast<uint32_t>(random_at(seed, 98, 8) % 3);
+      options.pages = 30 + static_cast<uint32_t>(random_at(seed, 98, 9) % 20);
+      options.step_time = std::chrono::microseconds(random_at(seed, 98, 6) % 2000);
+      options.faults.latency_max = std::chrono::microseconds(20 + random_at(seed, 98, 7) % 1000);
+      options.nvme_bytes = std::max<uint64_t>(options.nvme_bytes, 2u << 20);
+    }
+  }
   return options;
 }
 
 struct Totals {
   uint64_t steps = 0, hits = 0, corrupt = 0, errors = 0, turns = 0, cached = 0;
+  uint64_t under_load = 0, in_vain = 0;  // steps
 };
 
 void run_seed(uint64_t seed, Totals& totals) {
@@ -96,6 +113,8 @@ void run_seed(uint64_t seed, Totals& totals) {
     totals.hits += world.tiers_stats().host.hits + world.tiers_stats().nvme.hits;
     totals.corrupt += world.tiers_stats().nvme.corrupt;
     totals.errors += world.tiers_stats().nvme.errors;
+    totals.under_load += world.tiers_stats().steps_under_load;
+    totals.in_vain += world.tiers_stats().steps_in_vain;
     if (testing::Test::HasFailure()) return;
   }
 }
@@ -116,17 +135,20 @@ TEST(Swarm, every_seed_gives_the_answers_of_a_run_without_cache) {
   }
   std::printf(
       "%llu seeds, %llu steps, %llu tokens from the cache, %llu pages from lower tiers, "
-      "%llu corrupt, %llu errors, %llu turns\n",
+      "%llu corrupt, %llu errors, %llu turns, %llu steps under loads, %llu of them in vain\n",
       static_cast<unsigned long long>(count), static_cast<unsigned long long>(totals.steps),
       static_cast<unsigned long long>(totals.cached), static_cast<unsigned long long>(totals.hits),
       static_cast<unsigned long long>(totals.corrupt),
-      static_cast<unsigned long long>(totals.errors),
-      static_cast<unsigned long long>(totals.turns));
+      static_cast<unsigned long long>(totals.errors), static_cast<unsigned long long>(totals.turns),
+      static_cast<unsigned long long>(totals.under_load),
+      static_cast<unsigned long long>(totals.in_vain));
   if (count < 100) return;
   EXPECT_GT(totals.hits, count);
   if (count >= 1000) EXPECT_GT(totals.corrupt, 0u);
   EXPECT_GT(totals.errors, 0u);
   EXPECT_GT(totals.turns, 0u);
+  EXPECT_GT(totals.under_load, 0u);
+  if (count >= 1000) EXPECT_GT(totals.in_vain, 0u);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "runtime/check.h"
 #include "runtime/prng.h"
@@ -60,44 +61,84 @@ FakeRunner::FakeRunner(kernels::Device& device, uint32_t window, uint32_t contex
 
 void FakeRunner::enqueue(const model::StepBatch& batch, model::StepResult& result) {
   enqueued_ = &batch;
-  device_.compute().launch([this, &batch, &result](kernels::Team& team) {
-    if (team.index() == 0) run(batch, result);
+  kernels::Stream& stream = device_.compute();
+  launches_ = 1;
+  if (batch.layers_there.empty()) {
+    stream.launch([this, &batch, &result](kernels::Team& team) {
+      if (team.index() != 0) return;
+      for (uint32_t layer = 0; layer < shape_.groups[0].layers; ++layer) {
+        for (uint32_t group = 0; group < shape_.groups.size(); ++group) {
+          run_layer(batch, {group, layer});
+        }
+      }
+      finish(batch, result);
+    });
+    return;
+  }
+  launches_ = shape_.groups[0].layers * static_cast<uint32_t>(shape_.groups.size()) + 1;
+  for (uint32_t layer = 0; layer < shape_.groups[0].layers; ++layer) {
+    for (uint32_t group = 0; group < shape_.groups.size(); ++group) {
+      stream.wait(*batch.layers_there[group], layer + 1);
+      stream.launch([this, &batch, group, layer](kernels::Team& team) {
+        if (team.index() == 0) run_layer(batch, {group, layer});
+      });
+    }
+  }
+  stream.launch([this, &batch, &result](kernels::Team& team) {
+    if (team.index() == 0) finish(batch, result);
   });
 }
 
-std::byte* FakeRunner::slot(uint32_t group, std::span<const kernels::PageId> table,
-                            uint32_t position) const {
+size_t FakeRunner::token_bytes(uint32_t group) const {
   const kernels::KvGroupLayout& layout = shape_.groups[group];
-  const kernels::PageId page = table[position / layout.page_tokens];
-  CHECK(page != kernels::kNoPage);
-  return base_[group] + static_cast<size_t>(page) * layout.page_bytes() +
-         position % layout.page_tokens * (layout.page_bytes() / layout.page_tokens);
+  return layout.layer_bytes() / layout.page_tokens;
 }
 
-void FakeRunner::write(uint32_t group, std::span<const kernels::PageId> table, uint32_t position,
+std::byte* FakeRunner::slot(Place place, std::span<const kernels::PageId> table,
+                            uint32_t position) const {
+  const kernels::KvGroupLayout& layout = shape_.groups[place.group];
+  const kernels::PageId page = table[position / layout.page_tokens];
+  CHECK(page != kernels::kNoPage);
+  return base_[place.group] + static_cast<size_t>(page) * layout.page_bytes() +
+         place.layer * layout.layer_bytes() +
+         position % layout.page_tokens * token_bytes(place.group);
+}
+
+// The 8 bytes at `at` of a token in a layer.
+uint64_t value_at(uint64_t chain, uint32_t layer, size_t at) {
+  return chain + (uint64_t{layer} << 32) + at;
+}
+
+void FakeRunner::write(Place place, std::span<const kernels::PageId> table, uint32_t position,
                        uint64_t chain) {
-  std::byte* to = slot(group, table, position);
-  const kernels::KvGroupLayout& layout = shape_.groups[group];
-  for (size_t i = 0; i < layout.page_bytes() / layout.page_tokens; i += 8) {
-    const uint64_t value = chain + i;
+  std::byte* to = slot(place, table, position);
+  for (size_t i = 0; i < token_bytes(place.group); i += 8) {
+    const uint64_t value = value_at(chain, place.layer, i);
     std::memcpy(to + i, &value, 8);
   }
 }
 
-void FakeRunner::check(const model::SequenceStep& step, std::span<const uint64_t> chains) {
-  for (uint32_t g = 0; g < shape_.groups.size(); ++g) {
-    const uint32_t window = shape_.groups[g].window;
-    const uint32_t first =
-        window == 0 || step.position + 1 < window ? 0 : step.position + 1 - window;
-    const size_t bytes = shape_.groups[g].page_bytes() / shape_.groups[g].page_tokens;
-    for (uint32_t at = first; at < step.position; ++at) {
-      const std::byte* from = slot(g, step.tables[g], at);
+// Where a token is drawn all tokens are known: what the pages should hold can be told from them.
+void FakeRunner::check(const model::SequenceStep& step, Place place) {
+  const auto drawn = std::find_if(step.samples.begin(), step.samples.end(),
+                                  [](const auto& wanted) { return wanted.params != nullptr; });
+  if (drawn == step.samples.end()) return;
+  const uint32_t window = shape_.groups[place.group].window;
+  const uint32_t first = window == 0 || step.position + 1 < window ? 0 : step.position + 1 - window;
+  uint64_t chain = 0;
+  uint32_t at = 0;
+  for (const auto& part : {drawn->prompt, drawn->output}) {
+    for (model::TokenId token : part) {
+      if (at == step.position) return;
+      chain = chain_next(chain, token);
+      if (at++ < first) continue;
+      const std::byte* from = slot(place, step.tables[place.group], at - 1);
       ++checked_;
-      for (size_t i = 0; i < bytes; i += 8) {
+      for (size_t i = 0; i < token_bytes(place.group); i += 8) {
         uint64_t value = 0;
         std::memcpy(&value, from + i, 8);
-        if (value != chains[at] + i) {
-          ++wrong_;
+        if (value != value_at(chain, place.layer, i)) {
+          ++step_wrong_;
           break;
         }
       }
@@ -105,40 +146,47 @@ void FakeRunner::check(const model::SequenceStep& step, std::span<const uint64_t
   }
 }
 
-void FakeRunner::run(const model::StepBatch& batch, model::StepResult& result) {
-  enqueued_ = nullptr;
-  result.samples.clear();
-  for (const model::SequenceStep& step : batch.sequences) {
-    CHECK(!step.tokens.empty());
-    rows_ += step.tokens.size();
-    // The chain goes on from the token before, as attention would from its KV.
-    uint64_t chain = 0;
-    if (step.position > 0) {
-      std::memcpy(&chain, slot(0, step.tables[0], step.position - 1), 8);
-    }
-    std::vector<uint64_t> row_chains;
-    for (uint32_t row = 0; row < step.tokens.size(); ++row) {
-      chain = chain_next(chain, step.tokens[row]);
-      row_chains.push_back(chain);
-      for (uint32_t g = 0; g < shape_.groups.size(); ++g) {
-        write(g, step.tables[g], step.position + row, chain);
+void FakeRunner::run_layer(const model::StepBatch& batch, Place place) {
+  if (place.layer == 0 && place.group == 0) {
+    row_chains_.clear();
+    for (const model::SequenceStep& step : batch.sequences) {
+      CHECK(!step.tokens.empty());
+      rows_ += step.tokens.size();
+      // The chain goes on from the token before, as attention would from its KV.
+      uint64_t chain = 0;
+      if (step.position > 0) {
+        std::memcpy(&chain, slot(place, step.tables[0], step.position - 1), 8);
+      }
+      std::vector<uint64_t>& chains = row_chains_.emplace_back();
+      for (const model::TokenId token : step.tokens) {
+        chains.push_back(chain = chain_next(chain, token));
       }
     }
+  }
+  for (size_t s = 0; s < batch.sequences.size(); ++s) {
+    const model::SequenceStep& step = batch.sequences[s];
+    check(step, place);
+    for (uint32_t row = 0; row < step.tokens.size(); ++row) {
+      write(place, step.tables[place.group], step.position + row, row_chains_[s][row]);
+    }
+  }
+}
+
+void FakeRunner::finish(const model::StepBatch& batch, model::StepResult& result) {
+  enqueued_ = nullptr;
+  const bool in_vain = std::any_of(batch.layers_there.begin(), batch.layers_there.end(),
+                                   [](const auto* gate) { return gate->abandoned(); });
+  const uint64_t wrong = std::exchange(step_wrong_, 0);
+  if (!in_vain) wrong_ += wrong;
+  result.samples.clear();
+  for (size_t s = 0; s < batch.sequences.size(); ++s) {
     std::vector<model::SampleResult> samples;
-    for (const model::SampleRequest& wanted : step.samples) {
+    for (const model::SampleRequest& wanted : batch.sequences[s].samples) {
       model::SampleResult sample;
       sample.token = wanted.scored;
       if (wanted.params != nullptr) {
-        // Here all tokens are known: what the pages should hold can be told from them.
-        std::vector<uint64_t> chains;
-        uint64_t expected = 0;
-        for (const auto& part : {wanted.prompt, wanted.output}) {
-          for (model::TokenId token : part)
-            chains.push_back(expected = chain_next(expected, token));
-        }
-        check(step, chains);
-        sample.token =
-            fake_draw(row_chains[wanted.row], wanted.params->seed, wanted.choice, wanted.banned);
+        sample.token = fake_draw(row_chains_[s][wanted.row], wanted.params->seed, wanted.choice,
+                                 wanted.banned);
       }
       samples.push_back(std::move(sample));
     }

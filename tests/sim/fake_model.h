@@ -1,6 +1,7 @@
-// A model without arithmetic for the simulation. A token's KV bytes are a chain value over all
-// tokens up to it, so they name (tokens, position); the next token follows from the chain, the seed
-// and the choice. Every page that a step may read is checked against the tokens it should hold.
+// A model without arithmetic for the simulation. A token's KV bytes in each layer are a chain value
+// over all tokens up to it, so they name (tokens, position, layer); the next token follows from the
+// chain, the seed and the choice. Every page that a step may read is checked against the tokens it
+// should hold, each layer when the step comes to it.
 #pragma once
 
 #include <cstdint>
@@ -52,25 +53,35 @@ class FakeRunner final : public model::Runner {
   const model::RunnerShape& shape() const override { return shape_; }
   void bind_pages(std::vector<std::byte*> base) override { base_ = std::move(base); }
   uint32_t batch_tokens_max() const override { return 4096; }
+  uint32_t rows_together_max() const override { return batch_tokens_max(); }
   void enqueue(const model::StepBatch& batch, model::StepResult& result) override;
 
-  // The step that was enqueued and has not run; null for none.
+  // The step that was enqueued and has not run to its end; null for none.
   const model::StepBatch* enqueued() const { return enqueued_; }
-  uint64_t rows() const { return rows_; }        // computed so far
-  uint64_t checked() const { return checked_; }  // tokens whose KV was compared
-  uint64_t wrong() const { return wrong_; }      // of these, different
+  uint32_t launches() const { return launches_; }  // of that step, or the last
+  uint64_t rows() const { return rows_; }          // computed so far
+  uint64_t checked() const { return checked_; }    // tokens whose KV was compared
+  uint64_t wrong() const { return wrong_; }        // of these, different
 
  private:
-  void run(const model::StepBatch& batch, model::StepResult& result);
-  std::byte* slot(uint32_t group, std::span<const kernels::PageId> table, uint32_t position) const;
-  void write(uint32_t group, std::span<const kernels::PageId> table, uint32_t position,
+  struct Place {
+    uint32_t group, layer;
+  };
+  void run_layer(const model::StepBatch& batch, Place place);
+  void finish(const model::StepBatch& batch, model::StepResult& result);
+  std::byte* slot(Place place, std::span<const kernels::PageId> table, uint32_t position) const;
+  size_t token_bytes(uint32_t group) const;  // of one layer
+  void write(Place place, std::span<const kernels::PageId> table, uint32_t position,
              uint64_t chain);
-  void check(const model::SequenceStep& step, std::span<const uint64_t> chains);
+  void check(const model::SequenceStep& step, Place place);
 
   kernels::Device& device_;
   model::RunnerShape shape_;
   std::vector<std::byte*> base_;
   const model::StepBatch* enqueued_ = nullptr;
+  uint32_t launches_ = 1;
+  std::vector<std::vector<uint64_t>> row_chains_;  // of the step that runs: (sequence, row)
+  uint64_t step_wrong_ = 0;
   uint64_t rows_ = 0, checked_ = 0, wrong_ = 0;
 };
 

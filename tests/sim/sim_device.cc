@@ -76,6 +76,13 @@ void SimStream::wait(const kernels::Event& event) {
   push({[] {}, &source, source.recorded_}, {});
 }
 
+void SimStream::wait(const kernels::Gate& gate, uint32_t level) {
+  Operation operation{[] {}};
+  operation.gate = static_cast<const SimGate&>(gate).level_;
+  operation.level = level;
+  push(std::move(operation), {});
+}
+
 std::vector<SimStream::Copy> SimStream::copies() const {
   std::vector<Copy> copies;
   for (const Operation& operation : operations_) {
@@ -87,6 +94,7 @@ std::vector<SimStream::Copy> SimStream::copies() const {
 bool SimStream::unblocked() const {
   if (operations_.empty()) return false;
   const Operation& first = operations_.front();
+  if (first.gate != nullptr && *first.gate < first.level) return false;
   return first.after == nullptr || first.after->completed_ >= first.after_count;
 }
 

@@ -2,6 +2,7 @@
 // of different streams in any order a seed chooses. One thread, no wall clock.
 #pragma once
 
+#include <algorithm>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -31,12 +32,29 @@ class SimEvent final : public kernels::Event {
   std::vector<std::unique_ptr<Resumer>> waiters_;
 };
 
+// What streams look at may outlive the gate.
+class SimGate final : public kernels::Gate {
+ public:
+  void raise(uint32_t level) override { *level_ = std::max(*level_, level); }
+  void abandon() override {
+    abandoned_ = true;
+    *level_ = UINT32_MAX;
+  }
+  bool abandoned() const override { return abandoned_; }
+
+ private:
+  friend class SimStream;
+  std::shared_ptr<uint32_t> level_ = std::make_shared<uint32_t>(0);
+  bool abandoned_ = false;
+};
+
 class SimStream final : public kernels::Stream {
  public:
   void launch(kernels::Launch work) override;
   void copy(void* to, const void* from, size_t bytes) override;
   void record(kernels::Event& event) override;
   void wait(const kernels::Event& event) override;
+  void wait(const kernels::Gate& gate, uint32_t level) override;
 
   bool runnable() const;  // its first operation may run now
   // When the first operation ends, if it waits for nothing but time.
@@ -56,7 +74,9 @@ class SimStream final : public kernels::Stream {
     const SimEvent* after = nullptr;  // waits for this one
     uint64_t after_count = 0;
     Clock::Duration takes{};
-    Copy copy = {};  // if it is one
+    Copy copy = {};                             // if it is one
+    std::shared_ptr<const uint32_t> gate = {};  // waits until this is
+    uint32_t level = 0;
   };
   friend class SimDevice;
   void push(Operation operation, Clock::Duration takes);
@@ -72,6 +92,7 @@ class SimDevice final : public kernels::Device {
 
   Result<kernels::DeviceMemory> allocate(size_t bytes) override;
   std::unique_ptr<kernels::Event> make_event() override { return std::make_unique<SimEvent>(); }
+  std::unique_ptr<kernels::Gate> make_gate() override { return std::make_unique<SimGate>(); }
   kernels::Stream& compute() override { return streams_[0]; }
   kernels::Stream& copy_in() override { return streams_[1]; }
   kernels::Stream& copy_out() override { return streams_[2]; }

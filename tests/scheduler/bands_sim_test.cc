@@ -1,0 +1,214 @@
+// Steps that run under the load of their own prefix, in simulation: the fake model checks each
+// layer's bytes when the step comes to it, and every answer is that of a run without any cache,
+// whatever fails, is late, is cancelled or dies in the middle.
+#include <cstdlib>
+
+#include "tests/scheduler/engine_world.h"
+
+namespace spillway::scheduler {
+namespace {
+
+using namespace std::chrono_literals;
+
+uint64_t base_seed() {
+  const char* wanted = std::getenv("SPILLWAY_SIM_SEED");
+  return wanted != nullptr ? std::strtoull(wanted, nullptr, 10) : 1;
+}
+
+WorldOptions banded(sim::SimFiles& files) {
+  WorldOptions options;
+  options.seed = base_seed();
+  options.files = &files;
+  options.layers = 10;  // pages of 20 KiB, 5 bands of two layers
+  options.bands = cache::BandLoads::kAlways;
+  options.nvme_bytes = 8u << 20;
+  options.staging_bytes = 1u << 20;
+  options.faults.latency_max = 1ms;
+  return options;
+}
+
+// A first life leaves a prompt of 300 tokens in the store.
+void leave_prefix(WorldOptions options) {
+  options.faults = {};
+  options.clear_at_end = false;
+  World world(options);
+  world.submit(prompt_of(300, 2));
+  world.run_to_end();
+  EXPECT_GE(world.tiers_stats().nvme.pages, 18u);
+}
+
+// What a life sees that looks for that prefix.
+struct Life {
+  cache::TiersStats tiers;
+  uint64_t parks = 0;
+  uint32_t from_nvme = 0;
+};
+
+// `before_park` is told how many looks there were before.
+Life second_life(WorldOptions options, const std::function<void(World&, uint64_t)>& before_park) {
+  options.clear_at_end = false;
+  World world(options);
+  const auto client = world.submit(prompt_of(360, 3));
+  Life life;
+  bool over = false;
+  world.run_to_end([&] {
+    before_park(world, life.parks++);
+    // A disk that was set aside is probed for ever, so that the world is never idle.
+    if (client->done() && !std::exchange(over, true)) world.steps().push(ShutDownCommand{});
+  });
+  life.tiers = world.tiers_stats();
+  life.from_nvme = client->usage().nvme_tokens;
+  EXPECT_TRUE(client->done());
+  return life;
+}
+
+TEST(Bands, a_suffix_is_computed_while_its_prefix_still_comes) {
+  for (const uint32_t window : {0u, 40u}) {
+    sim::SimFiles files;
+    WorldOptions options = banded(files);
+    options.window = window;
+    leave_prefix(options);
+    const Life life = second_life(options, [](World&, uint64_t) {});
+    EXPECT_EQ(life.tiers.steps_under_load, 1u);
+    EXPECT_EQ(life.tiers.steps_in_vain, 0u);
+    EXPECT_EQ(life.from_nvme, 288u);
+  }
+}
+
+TEST(Bands, a_load_page_by_page_gives_the_same) {
+  sim::SimFiles files;
+  WorldOptions options = banded(files);
+  options.bands = cache::BandLoads::kOff;
+  leave_prefix(options);
+  const Life life = second_life(options, [](World&, uint64_t) {});
+  EXPECT_EQ(life.tiers.steps_under_load, 0u);
+  EXPECT_EQ(life.from_nvme, 288u);
+}
+
+// cases K5, S1, S7, S11: each read in turn fails, rots or never ends.
+TEST(Bands, any_band_that_fails_throws_the_step_away_and_the_prefix_is_computed) {
+  uint64_t under = 0, in_vain = 0;
+  for (const uint32_t window : {0u, 40u}) {
+    for (const int fault : {0, 1, 2}) {
+      uint64_t most = 1000;
+      for (uint64_t read = 0; read < most; read += 3) {
+        SCOPED_TRACE("window " + std::to_string(window) + ", fault " + std::to_string(fault) +
+                     " at read " + std::to_string(read));
+        sim::SimFiles files;
+        WorldOptions options = banded(files);
+        options.window = window;
+        leave_prefix(options);
+        uint64_t reads = 0;
+        const Life life = second_life(options, [&](World& world, uint64_t) {
+          const uint64_t ended = world.disk().stats().reads;
+          if (reads == 0) reads = ended;  // those of opening
+          const double now = ended == reads + read ? 1 : 0;
+          sim::SimDiskFaults& faults = world.disk().faults;
+          (fault == 0 ? faults.read_error : fault == 1 ? faults.bit_rot : faults.stall) = now;
+        });
+        if (life.tiers.nvme.errors == 0) most = read;  // the load was over
+        under += life.tiers.steps_under_load;
+        in_vain += life.tiers.steps_in_vain;
+        if (testing::Test::HasFailure()) return;
+      }
+      ASSERT_GT(most, 20u);
+    }
+  }
+  EXPECT_GT(under, 50u);
+  EXPECT_GT(in_vain, 50u);
+}
+
+// cases K5, K12: cancelled at each look, the request gives back what it held.
+TEST(Bands, a_cancel_at_any_time_leaves_nothing_behind) {
+  uint64_t under = 0;
+  for (const uint32_t window : {0u, 40u}) {
+    uint64_t looks = 1000;
+    for (uint64_t at = 0; at < looks; ++at) {
+      SCOPED_TRACE("window " + std::to_string(window) + ", look " + std::to_string(at));
+      sim::SimFiles files;
+      WorldOptions options = banded(files);
+      options.window = window;
+      leave_prefix(options);
+      const Life life = second_life(options, [&](World& world, uint64_t park) {
+        if (park == at) world.steps().push(CancelCommand{static_cast<RequestId>(1)});
+      });
+      under += life.tiers.steps_under_load;
+      if (life.parks <= at) break;
+      if (testing::Test::HasFailure()) return;
+    }
+  }
+  EXPECT_GT(under, 20u);
+}
+
+// case K18: killed at each look, the next life finds a store that serves what it has.
+TEST(Bands, a_kill_at_any_time_changes_no_answer) {
+  uint64_t under = 0;
+  for (uint64_t at = 0; at < 400; at += 10) {
+    SCOPED_TRACE("look " + std::to_string(at));
+    sim::SimFiles files;
+    const WorldOptions options = banded(files);
+    leave_prefix(options);
+    const Life killed = second_life(options, [&](World& world, uint64_t park) {
+      if (park == at) world.disk().crash(sim::Crash::kProcess);
+    });
+    under += killed.tiers.steps_under_load;
+    const Life after = second_life(options, [](World&, uint64_t) {});
+    EXPECT_EQ(after.from_nvme, 288u);
+    if (testing::Test::HasFailure() || killed.parks <= at) break;
+  }
+  EXPECT_GT(under, 10u);
+}
+
+// Bands that come later than planned are not waited for beyond their patience, and the load goes
+// on.
+TEST(Bands, a_disk_that_gets_slow_in_the_middle_holds_nobody_for_long) {
+  sim::SimFiles files;
+  WorldOptions options = banded(files);
+  leave_prefix(options);
+  uint64_t reads = 0;
+  const Life life = second_life(options, [&](World& world, uint64_t) {
+    const uint64_t ended = world.disk().stats().reads;
+    if (reads == 0) reads = ended;
+    const bool slow = ended >= reads + 40;
+    world.disk().faults.latency_min = world.disk().faults.latency_max = slow ? 60ms : 1ms;
+  });
+  EXPECT_EQ(life.tiers.steps_under_load, 1u);
+  EXPECT_EQ(life.tiers.steps_in_vain, 1u);
+}
+
+TEST(Bands, random_clients_get_the_answers_of_a_run_without_cache) {
+  uint64_t under = 0, in_vain = 0;
+  for (uint64_t run = 0; run < 40; ++run) {
+    const uint64_t i = base_seed() + run;
+    sim::SimFiles files;
+    WorldOptions options = banded(files);
+    options.seed = i;
+    options.layers = 2 + static_cast<uint32_t>(i % 9);
+    options.window = i % 2 == 0 ? 0 : 20 + 13 * static_cast<uint32_t>(i % 7);
+    options.pages = 32 + 7 * static_cast<uint32_t>(i % 5);
+    options.step_tokens = 32u << (i % 3);
+    options.sequences = 1 + static_cast<uint32_t>(i % 4);
+    options.preempt_every = i % 5 == 4 ? 17 : 0;
+    options.host_pages = i % 3 == 0 ? 30 : 0;
+    options.load_bytes_max = 16384u << (i % 6);
+    options.faults.latency_max = std::chrono::microseconds(200 << (i % 6));
+    options.faults.read_error = i % 4 == 0 ? 0.02 : 0;
+    options.faults.bit_rot = i % 4 == 1 ? 0.02 : 0;
+    options.faults.stall = i % 4 == 2 ? 0.01 : 0;
+    options.looks_an_event = 3u << (i % 7);
+    options.long_prompts = true;
+    options.watch_operations = true;
+    options.key_mode = i % 10 == 9 ? cache::KeyMode::kConstant : cache::KeyMode::kHash;
+    SCOPED_TRACE("SPILLWAY_SIM_SEED=" + std::to_string(options.seed));
+    World world(options);
+    world.run_random(400);
+    under += world.tiers_stats().steps_under_load;
+    in_vain += world.tiers_stats().steps_in_vain;
+    if (testing::Test::HasFailure()) return;
+  }
+  EXPECT_GT(under, 20u);
+  EXPECT_GT(in_vain, 0u);
+}
+
+}  // namespace
+}  // namespace spillway::scheduler
