@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What the tiers below the device save, and what they cost, side by side.
 
-    bench/tiers.py [--rounds 5] [--only restore|slots|overlap|never|turns] [--dir DIR]
+    bench/tiers.py [--rounds 5] [--only PART] [--dir DIR]
 
 Servers of the release build run beside each other and are asked in turn, so that both see the same
 machine; an idle one uses no processor. DIR (default: /var/tmp) must be on a disk.
@@ -20,6 +20,9 @@ turns    36 streams of 1,024 tokens on a device pool for 12, on the device alone
          with NVMe: how many run (have had a token and not their last, at most), all tokens per
          second, mean time per token of a stream, mean and worst wait for a first token, how full
          the pool was
+throttle the restore from a disk that the kernel slows down (bench/throttle.py; needs root): load
+         and recompute as decided, against a server that loads all and one that computes all;
+         seconds to the first token, and the ratio to the better of the two (the goal: 1.05 at most)
 """
 
 import argparse
@@ -40,6 +43,7 @@ import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tests/e2e"))
 from harness import MODEL, Server, free_port  # noqa: E402
+from throttle import ReadThrottle, Unavailable  # noqa: E402
 
 
 PAGE_BYTES = 368640  # 16 tokens of the default model
@@ -299,14 +303,67 @@ def turns(folder, _rounds):
                   f"{server.cache()['preemptions']} preemptions", flush=True)
 
 
+def throttle(folder, rounds):
+    try:
+        limit = ReadThrottle(folder)
+    except Unavailable as why:
+        print(f"throttle: left out, {why}")
+        return
+    count, settling = 6000, 2
+    pool = pool_for(count)
+
+    def tiers(name):
+        return (*pool, "--kv-nvme-dir", f"{folder}/{name}", "--kv-nvme-size", "1G")
+
+    with limit, Server(*tiers("decided")) as decided, \
+            Server(*tiers("loaded"), "--test-load-all") as loaded, Server(*pool) as computed:
+        documents = [tokens(number, count) for number in range(2)]
+        for server in (decided, loaded):
+            limit.add(server.process.pid)
+            for document in documents:
+                ask(server, document)
+                settle(server)
+        number = 0
+        for megabytes in (30, 80, 400, 30):
+            limit.set(megabytes * 1_000_000)
+            seconds = {"decided": [], "loaded": [], "computed": []}
+            came_up = []
+            for round_number in range(settling + rounds):
+                prompt = documents[number % 2] + tokens(1000 + number, 32)
+                number += 1
+                texts = set()
+                for name, server in (("decided", decided), ("loaded", loaded),
+                                     ("computed", computed)):
+                    took, usage, text = ask(server, prompt)
+                    texts.add(text)
+                    seconds[name].append(took)
+                    nvme = usage["spillway"]["tokens"]["nvme"]
+                    if name == "loaded" and nvme < 0.95 * count - ROOM:
+                        raise SystemExit(f"only {nvme} tokens came from NVMe")
+                    if name == "decided" and round_number >= settling:
+                        came_up.append(nvme)
+                if len(texts) != 1:
+                    raise SystemExit("the answers differ")
+            better = [min(pair) for pair in zip(seconds["loaded"], seconds["computed"])]
+            ratios = [a / b for a, b in zip(seconds["decided"], better)]
+            middle = {name: statistics.median(all_s[settling:]) for name, all_s in seconds.items()}
+            print(f"  {megabytes} MB/s: loaded {middle['loaded'] * 1000:.0f} ms, computed "
+                  f"{middle['computed'] * 1000:.0f}, as decided {middle['decided'] * 1000:.0f} "
+                  f"with {statistics.median(came_up):.0f} tokens from NVMe; right after the change "
+                  f"{ratios[0]:.2f} and {ratios[1]:.2f} of the better", flush=True)
+            show(f"a disk of {megabytes} MB/s, as decided / the better of the two",
+                 ratios[settling:])
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--only", choices=("restore", "slots", "overlap", "never", "turns"))
+    parser.add_argument("--only", choices=("restore", "slots", "overlap", "never", "turns",
+                                           "throttle"))
     parser.add_argument("--dir", default="/var/tmp")
     arguments = parser.parse_args()
-    for part in (restore, slots, overlap, never, turns):
+    for part in (restore, slots, overlap, never, turns, throttle):
         if arguments.only not in (None, part.__name__):
             continue
         folder = tempfile.mkdtemp(prefix="spillway-bench-", dir=arguments.dir)
