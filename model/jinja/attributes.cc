@@ -16,7 +16,7 @@ class BoundMethod final : public Object {
   std::string_view type_name() const override { return "builtin_function_or_method"; }
   std::string repr(Run&) override {
     return "<built-in method " + std::string(method_->name) + " of " + jinja::type_name(self_) +
-           " object>";
+           " object" + std::string(kSomeAddress) + ">";
   }
   bool callable() const override { return true; }
   Value call(Run& run, Arguments arguments) override {

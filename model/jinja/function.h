@@ -4,6 +4,7 @@
 #include <functional>
 #include <string>
 
+#include "model/jinja/printing.h"
 #include "model/jinja/run.h"
 
 namespace spillway::model::jinja {
@@ -18,7 +19,7 @@ class Function final : public Object {
 
   uint32_t depth() const override { return depth_ + 1; }
   std::string_view type_name() const override { return "function"; }
-  std::string repr(Run&) override { return "<function " + name_ + ">"; }
+  std::string repr(Run&) override { return "<function " + name_ + std::string(kSomeAddress) + ">"; }
   bool callable() const override { return true; }
   Value call(Run& run, Arguments arguments) override { return body_(run, arguments); }
 

@@ -83,7 +83,9 @@ class Cycler final : public Object, public std::enable_shared_from_this<Cycler> 
     return depth + 1;
   }
   std::string_view type_name() const override { return "Cycler"; }
-  std::string repr(Run&) override { return "<jinja2.utils.Cycler object>"; }
+  std::string repr(Run&) override {
+    return "<jinja2.utils.Cycler object" + std::string(kSomeAddress) + ">";
+  }
 
   std::optional<Value> attribute(Run& run, std::string_view name) override {
     if (name == "current") return items_[at_];
@@ -120,7 +122,9 @@ class Joiner final : public Object {
 
   uint32_t depth() const override { return separator_.depth() + 1; }
   std::string_view type_name() const override { return "Joiner"; }
-  std::string repr(Run&) override { return "<jinja2.utils.Joiner object>"; }
+  std::string repr(Run&) override {
+    return "<jinja2.utils.Joiner object" + std::string(kSomeAddress) + ">";
+  }
   bool callable() const override { return true; }
   Value call(Run& run, Arguments arguments) override {
     const Parameters p(run, "joiner", arguments, {});

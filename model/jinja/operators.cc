@@ -241,6 +241,16 @@ bool less(Run& run, const Value& a, const Value& b) { return ordered(run, a, b, 
 
 bool less_equal(Run& run, const Value& a, const Value& b) { return ordered(run, a, b, true); }
 
+namespace {
+
+const Value* found_in(Run& run, const Dict& dict, const Value& key) {
+  if (!hashable(key)) fail("unhashable type: '" + type_name(key) + "'");
+  run.step();
+  return dict.find(key);
+}
+
+}  // namespace
+
 bool contains(Run& run, const Value& container, const Value& item) {
   if (container.is_string()) {
     if (!item.is_string()) {
@@ -249,10 +259,14 @@ bool contains(Run& run, const Value& container, const Value& item) {
     run.step(static_cast<int64_t>(container.text().size() / 64));
     return find_bytes(container.text(), item.text(), 0) != std::string::npos;
   }
-  if (container.is(Kind::kDict)) {
-    if (!hashable(item)) fail("unhashable type: '" + type_name(item) + "'");
-    run.step();
-    return container.as_dict().find(item) != nullptr;
+  if (container.is(Kind::kDict)) return found_in(run, container.as_dict(), item) != nullptr;
+  if (container.is(Kind::kView) && container.as_view().part != View::Part::kValues) {
+    const View& view = container.as_view();
+    const Dict& dict = view.dict.as_dict();
+    if (view.part == View::Part::kKeys) return found_in(run, dict, item) != nullptr;
+    if (!item.is(Kind::kTuple) || item.items().size() != 2) return false;
+    const Value* value = found_in(run, dict, item.items()[0]);
+    return value != nullptr && equal(run, *value, item.items()[1]);
   }
   if (container.is(Kind::kRange) && item.is_small_int()) {
     const Range& range = container.as_range();

@@ -157,7 +157,8 @@ void append_text(Run& run, std::string& out, const Value& value) {
       append_range(out, value.as_range());
       return;
     case Kind::kIterator:
-      out += "<" + std::string(value.as_iterator().type_name()) + " object>";
+      out += "<" + std::string(value.as_iterator().type_name()) + " object" +
+             std::string(kSomeAddress) + ">";
       return;
     case Kind::kObject:
       out += value.as_object().repr(run);

@@ -8,6 +8,9 @@
 
 namespace spillway::model::jinja {
 
+// Python prints objects with their addresses. Nobody can rely on one, but on how long it is.
+inline constexpr std::string_view kSomeAddress = " at 0x7f0000000000";
+
 bool truthy(Run& run, const Value& value);
 
 // str(value). Charges what it makes.

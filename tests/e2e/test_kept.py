@@ -164,7 +164,7 @@ class Waiting(unittest.TestCase):
             def ask():
                 for chunk in client.chat.completions.create(
                         model="SmolLM2-135M-Instruct.Q4_1", stream=True, max_tokens=4,
-                        messages=[{"role": "user", "content": "hi"}]):
+                        temperature=0, messages=[{"role": "user", "content": "hi"}]):
                     seen.append(chunk)
             mine = threading.Thread(target=ask)
             mine.start()

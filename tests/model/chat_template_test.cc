@@ -182,6 +182,22 @@ TEST(ChatTemplate, a_template_renders_the_same_twice) {
   EXPECT_EQ(*parsed->render(empty_context()), "1");
 }
 
+TEST(ChatTemplate, what_a_dict_gives_looks_things_up_as_the_dict_does) {
+  const Value context = Value::dict({{text("d"), Value::dict({{text("x"), Value::integer(1)}})}});
+  EXPECT_EQ(rendered("{{ 'x' in d.keys() }}{{ 'y' in d.keys() }}", context), "TrueFalse");
+  EXPECT_EQ(rendered("{{ ('x', 1) in d.items() }}{{ ('x', 2) in d.items() }}", context),
+            "TrueFalse");
+  EXPECT_EQ(rendered("{{ 'x' in d.items() }}{{ 1 in d.values() }}", context), "FalseTrue");
+  EXPECT_THAT(refused("{{ {} in d.keys() }}", context), HasSubstr("unhashable type: 'dict'"));
+  EXPECT_THAT(refused("{{ ([], 1) in d.items() }}", context), HasSubstr("unhashable type: 'list'"));
+}
+
+TEST(ChatTemplate, an_object_prints_as_long_as_in_python) {
+  const Value context = Value::dict({{text("d"), Value::dict({})}});
+  EXPECT_EQ(rendered("{{ d.items|string|length }}", context), "56");
+  EXPECT_EQ(rendered("{{ [d.items]|wordcount }}", context), "9");
+}
+
 TEST(ChatTemplate, whatever_walks_backwards_is_true_even_when_empty) {
   EXPECT_EQ(rendered("{{ 'a' if nothing|reverse else 'b' }}{{ nothing|reverse|list }}"), "a[]");
   EXPECT_EQ(rendered("{{ 'a' if []|reverse else 'b' }}{{ 'a' if ''|reverse else 'b' }}"), "ab");
