@@ -174,18 +174,16 @@ TEST(store_format, a_record_never_reaches_beyond_its_block) {
   EXPECT_TRUE(all.spaces.empty());
 }
 
-uint64_t checksum_of(const PageIndex& index, const IndexedPage& page,
-                     std::span<const std::byte> bytes) {
-  const BandSums sums = index.band_sums(page, 0, 1);
-  return sums.checksums(bytes.first(sums.bands.front().bytes)).front();
+// What the bytes of a band are summed with: two seeds that differ make equal bytes differ.
+uint64_t seed_of(const PageIndex& index, const IndexedPage& page, uint32_t band = 0) {
+  return index.band_sums(page, band, band + 1).bands.front().seed;
 }
 
 // cases S2 and S3: equal bytes in another place, or as another page, do not verify.
 TEST(store_format, a_checksum_holds_for_one_page_in_one_slot_of_one_store) {
-  const Geometry geometry = *plan_geometry(1 << 20, std::vector<uint32_t>{8192}, 16);
+  const Geometry geometry = *plan_geometry(1 << 20, std::vector<uint32_t>{16384}, 16);
   const uint64_t ids[2] = {1, 2};
-  const PageIndex index(geometry, ids, {8192}, 16, 4096);
-  const std::vector<std::byte> bytes(8192);
+  const PageIndex index(geometry, ids, {16384}, 16, 4096);
   IndexedSpace space;
   space.hash[0] = 5;
   IndexedSpace other_space;
@@ -193,8 +191,8 @@ TEST(store_format, a_checksum_holds_for_one_page_in_one_slot_of_one_store) {
   IndexedPage page;
   page.space = &space;
   page.tokens = {1, 2, 3};
-  page.stored_bytes = 8192;
-  std::set<uint64_t> checksums{checksum_of(index, page, bytes)};
+  page.stored_bytes = 16384;
+  std::set<uint64_t> seeds{seed_of(index, page)};
   const std::vector<std::function<void(IndexedPage&)>> changes{
       [](IndexedPage& changed) { ++changed.slot; },
       [](IndexedPage& changed) { ++changed.generation; },
@@ -206,22 +204,30 @@ TEST(store_format, a_checksum_holds_for_one_page_in_one_slot_of_one_store) {
       [](IndexedPage& changed) { ++changed.group; },
       [](IndexedPage& changed) { ++changed.codec; },
       [](IndexedPage& changed) { ++changed.encoded_bytes; },
-      [](IndexedPage& changed) { changed.stored_bytes = 4096; },
+      [](IndexedPage& changed) { changed.stored_bytes += 4096; },
       [](IndexedPage& changed) { ++changed.tokens[1]; },
       [](IndexedPage& changed) { changed.tokens.pop_back(); },
       [&](IndexedPage& changed) { changed.space = &other_space; },
       [](IndexedPage& changed) { changed.checksums = {0, 0}; },
+      [](IndexedPage& changed) { changed.checksums = {0, 0, 0}; },
   };
   for (const auto& change : changes) {
     IndexedPage changed = page;
     change(changed);
-    EXPECT_TRUE(checksums.insert(checksum_of(index, changed, bytes)).second);
+    EXPECT_TRUE(seeds.insert(seed_of(index, changed)).second);
+  }
+  for (const uint32_t bands : {2u, 3u}) {
+    IndexedPage changed = page;
+    changed.checksums.resize(bands);
+    for (uint32_t band = 1; band < bands; ++band) {
+      EXPECT_TRUE(seeds.insert(seed_of(index, changed, band)).second);
+    }
   }
   for (const int which : {0, 1}) {
     uint64_t other_ids[2] = {1, 2};
     ++other_ids[which];
-    const PageIndex other(geometry, other_ids, {8192}, 16, 4096);
-    EXPECT_TRUE(checksums.insert(checksum_of(other, page, bytes)).second);
+    const PageIndex other(geometry, other_ids, {16384}, 16, 4096);
+    EXPECT_TRUE(seeds.insert(seed_of(other, page)).second);
   }
 }
 
