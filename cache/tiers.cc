@@ -3,6 +3,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "runtime/check.h"
@@ -28,6 +29,23 @@ uint64_t load_room(const TiersOptions& options, const KvCache& cache) {
     page_bytes += group.page_bytes;
   }
   return std::max(std::min(options.load_bytes_max, pool_bytes / 8), page_bytes);
+}
+
+// The group's pages that are filled for the loads and for the steps under them.
+std::set<PageId> filled_for(std::span<const std::shared_ptr<Load>> loads, uint32_t group,
+                            const KvCache& cache) {
+  std::set<PageId> pages;
+  const auto add = [&](const auto& page) {
+    if (page == nullptr || cache.page_state(group, page->id()) != PageState::kFilling) return;
+    pages.insert(page->id());
+  };
+  for (const auto& load : loads) {
+    for (const Load::Slot& slot : load->slots) add(slot.pages[group]);
+    if (load->under == nullptr) continue;
+    for (const auto& page : load->under->read) add(page[group]);
+    for (const auto& page : load->under->written) add(page[group]);
+  }
+  return pages;
 }
 
 }  // namespace
@@ -452,6 +470,13 @@ std::string Tiers::check_integrity() const {
     const uint32_t held =
         pool.capacity() - pool.count(PageState::kFree) - pool.count(PageState::kOrphaned);
     if (held != host_pages[g]) return "a host page belongs to no page of the directory";
+  }
+  // What nobody waits for any more is an orphan, so that nobody counts on it.
+  const KvCacheStats device = parts_.cache.stats();
+  for (uint32_t g = 0; g < parts_.cache.groups(); ++g) {
+    if (filled_for(loads_, g, parts_.cache).size() != device.groups[g].filling) {
+      return "a page is filled for no load";
+    }
   }
   return {};
 }
