@@ -20,9 +20,9 @@ class StoreWorkers : public testing::Test {
     if (process_.store != nullptr) EXPECT_EQ(process_.store->check_integrity(), "");
   }
   // Many, since a worker that is busy now and then leaves the work to the loop's thread.
-  std::vector<std::pair<StoredPage, std::unique_ptr<TestPage>>> put_many(uint64_t first) {
+  std::vector<std::pair<StoredPage, std::unique_ptr<TestPage>>> put_many() {
     std::vector<std::pair<StoredPage, std::unique_ptr<TestPage>>> pages;
-    for (uint64_t i = first; i < first + 20; ++i) {
+    for (uint64_t i = 0; i < 20; ++i) {
       auto page = std::make_unique<TestPage>(i);
       auto stored = process_.put(*page);
       EXPECT_TRUE(stored.has_value());
@@ -36,7 +36,7 @@ class StoreWorkers : public testing::Test {
 };
 
 TEST_F(StoreWorkers, take_the_checksums_of_what_is_written_and_read) {
-  const auto pages = put_many(0);
+  const auto pages = put_many();
   const uint64_t written = process_.worked;
   EXPECT_GT(written, 10u);
   for (const auto& [stored, page] : pages) EXPECT_TRUE(process_.serves(stored, *page));
@@ -44,7 +44,7 @@ TEST_F(StoreWorkers, take_the_checksums_of_what_is_written_and_read) {
 }
 
 TEST_F(StoreWorkers, who_find_other_bytes_make_a_miss_of_it) {  // case S1
-  const auto pages = put_many(0);
+  const auto pages = put_many();
   for (uint64_t bit = 0; bit < files_.find(kPath)->size() * 8; bit += 4096 * 8) {
     files_.find(kPath)->flip_bit(bit / 8, bit % 8);
   }
@@ -90,7 +90,7 @@ TEST_F(StoreWorkers, a_page_erased_while_they_look_at_it_is_gone_and_its_success
 }
 
 TEST_F(StoreWorkers, closing_waits_for_what_they_do) {
-  const auto pages = put_many(0);
+  const auto pages = put_many();
   std::vector<std::unique_ptr<Aligned>> buffers;
   std::vector<std::optional<Result<>>> got(pages.size());
   for (size_t i = 0; i < pages.size(); ++i) {
