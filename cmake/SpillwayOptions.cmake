@@ -60,8 +60,7 @@ else()
 endif()
 option(SPILLWAY_PRECOMPILE "Precompile the headers that most files include" ${precompile_default})
 
-# Those below server/ share the header that runtime/ precompiles. Not server/: it sets Asio's back
-# end by definitions that a precompiled header would silently ignore.
+# Those below server/ share the header that runtime/ precompiles; server/ has its own.
 set(SPILLWAY_SHARES_PRECOMPILED
   spillway_io spillway_kernels spillway_cache spillway_model spillway_scheduler)
 
