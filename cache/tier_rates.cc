@@ -38,6 +38,7 @@ void TransferRate::ended(Clock::TimePoint now, uint64_t bytes, bool whole) {
     take_sample();
     bunch_ = now;
   }
+  if (!ramp_ || done_bytes_ > 0) silence_s_ = std::max(silence_s_, seconds(now - progress_));
   advance(now);
   CHECK(in_flight_ >= bytes);
   in_flight_ -= bytes;
@@ -49,9 +50,10 @@ void TransferRate::ended(Clock::TimePoint now, uint64_t bytes, bool whole) {
 
 // Of what has ended so far, and of the time up to the last end.
 void TransferRate::take_sample() {
-  const bool enough = done_bytes_ >= wanted_bytes_ &&
-                      (progress_busy_s_ >= kSampleSeconds || done_bytes_ >= kManyBytes);
+  const bool many = progress_busy_s_ >= kSampleSeconds || done_bytes_ >= kManyBytes;
+  const bool enough = done_bytes_ >= wanted_bytes_ && many;
   if (!enough && progress_busy_s_ < kLongestSeconds) return;
+  if (progress_busy_s_ < kSilences * std::max(silence_s_, last_silence_s_)) return;
   const double sample = static_cast<double>(done_bytes_) / progress_busy_s_;
   busy_s_ -= progress_busy_s_;
   progress_busy_s_ = 0;
@@ -62,6 +64,7 @@ void TransferRate::take_sample() {
   done_bytes_ = 0;
   wanted_bytes_ = kSampleBytes;
   ramp_ = false;
+  last_silence_s_ = std::exchange(silence_s_, 0);
 }
 
 double TransferRate::weight_of(double sample) {

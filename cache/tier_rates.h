@@ -19,6 +19,10 @@ namespace spillway::cache {
 // and what ends at one moment belongs to one sample: else one page that came after a long queue
 // would stand for a slow disk, and those right behind it for one without limit.
 //
+// A tier that is throttled ends much at full speed and then nothing for a while. A sample that has
+// a silence in it goes on for twice as long, and so does the next one, so that both hold what the
+// silence was for.
+//
 // One sample that is far off may be a hiccup; two in a row on the same side are a tier that has
 // changed its speed, and count for more.
 class TransferRate {
@@ -36,6 +40,7 @@ class TransferRate {
   static constexpr uint64_t kSampleBytes = 1u << 20;
   static constexpr double kSampleSeconds = 0.002;  // at least, and so many bytes
   static constexpr double kLongestSeconds = 0.05;  // then anything that ended makes a sample
+  static constexpr double kSilences = 2;           // at least, a sample's time is of its longest
   static constexpr double kNewest = 0.3;           // weight of the newest sample
   static constexpr double kDriftSeconds = 30;
 
@@ -53,6 +58,8 @@ class TransferRate {
   uint64_t in_flight_ = 0;
   uint64_t wanted_bytes_ = kSampleBytes;  // of the sample that is being taken
   bool ramp_ = false;                     // it began when the tier was idle
+  double silence_s_ = 0;                  // the longest in it, but for a ramp's first
+  double last_silence_s_ = 0;             // in the sample before
   double busy_s_ = 0;                     // since the last sample
   double progress_busy_s_ = 0;            // of it, up to the last end
   uint64_t done_bytes_ = 0;               // since the last sample

@@ -72,6 +72,48 @@ RC_GTEST_PROP(TransferRate, tells_the_speed_of_a_pipe_however_its_pages_are_bunc
   RC_ASSERT(pipe.rate.bytes_per_s(at(pipe.now)) < speed * 1.35);
 }
 
+// As the kernel's throttle does: so many bytes every 100 ms, each time as fast as the disk is.
+struct Slices {
+  double limit, raw;  // bytes per second
+};
+
+class ThrottledRate : public testing::TestWithParam<Slices> {};
+
+TEST_P(ThrottledRate, is_told_and_not_the_speed_of_its_bursts) {
+  const auto [limit, raw] = GetParam();
+  constexpr double kSlice = 0.1;
+  TransferRate rate(kGuess);
+  double now = 1, slice_ends = now + kSlice, budget = limit * kSlice;
+  for (int load = 0; load < 3; ++load) {
+    uint32_t begun = 0;
+    for (uint32_t ended = 0; ended < 375; ++ended) {
+      while (begun < 375 && begun - ended < 22) rate.began(at(now), kPage), ++begun;
+      for (double left = kPage; left > 0;) {  // of this page
+        const double part = std::min(left, budget);
+        now += part / raw;
+        left -= part;
+        budget -= part;
+        if (budget > 0 && now < slice_ends) continue;
+        now = std::max(now, slice_ends);
+        slice_ends = now + kSlice;
+        budget = limit * kSlice;
+      }
+      rate.ended(at(now), kPage, true);
+      if (now < 1 + 5 * kSlice) continue;  // not yet known
+      EXPECT_GT(rate.bytes_per_s(at(now)), limit / 2) << "load " << load << " page " << ended;
+      EXPECT_LT(rate.bytes_per_s(at(now)), limit * 2) << "load " << load << " page " << ended;
+    }
+    now += 0.01;
+    slice_ends = now + kSlice;
+    budget = limit * kSlice;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(at, ThrottledRate,
+                         testing::Values(Slices{30e6, 0.8e9}, Slices{30e6, 1.5e9},
+                                         Slices{80e6, 0.8e9}, Slices{80e6, 1.5e9},
+                                         Slices{400e6, 1.5e9}));
+
 TEST(TransferRate, one_page_behind_a_full_queue_is_no_slow_disk) {
   TransferRate rate(kGuess);
   for (int i = 0; i < 22; ++i) rate.began(at(1), kPage);
