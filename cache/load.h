@@ -15,6 +15,7 @@
 #include "cache/page_directory.h"
 #include "cache/residency.h"
 #include "kernels/device.h"
+#include "runtime/semaphore.h"
 #include "runtime/stop.h"
 
 namespace spillway::cache {
@@ -74,6 +75,9 @@ struct Load {
     uint32_t moving = 0;      // pages that have not arrived yet
     bool failed = false;      // a page of it was not to be had
     PageCounts layers{};      // (group) of its page that are there, where the load goes by bands
+
+    // Whether a transfer whose turn comes should begin.
+    bool is_wanted() const { return state == State::kMoving && !failed; }
   };
 
   uint32_t begin = 0;      // pages of the path before slots[0]
@@ -87,7 +91,11 @@ struct Load {
   bool in_vain = false;      // a step under it was: there is no second one
   StopFlag stop;             // of what it waits for, once it is given up
   std::vector<Slot> slots;
-  std::array<uint32_t, kTiers> adopted{};  // pages taken, by the tier they came from
+  std::array<uint32_t, kTiers> adopted{};    // pages taken, by the tier they came from
+  std::array<uint64_t, kTiers> in_flight{};  // bytes, by the tier they come from
+  // By bands: who of this load asks next for room in flight. One at a time, so that loads take
+  // turns.
+  Semaphore host_turn{1}, nvme_turn{1};
   // (group, layer): pages that do not have it yet; by bands.
   std::array<std::vector<uint32_t>, kGroupsMax> missing;
   std::shared_ptr<StepUnderLoad> under;  // the step that runs

@@ -18,6 +18,8 @@ struct LoadQuestion {
   // What a second of compute costs, in seconds of this request's time: 1 for an idle engine, and
   // one more for each other sequence that could compute in it.
   double compute_price = 1;
+
+  double seconds() const { return queued_seconds + load_seconds * (end - begin); }  // to load all
 };
 
 struct Meeting {

@@ -1,11 +1,12 @@
 // Loads by bands of layers, and the step that computes its first layers while later ones of its
 // prefix still come: layer N runs when every page of the prefix has it.
 //
-// The order of bands comes from the room for bytes in flight: first come, first served, so that a
-// page asks for its next band behind the same band of all others. What the step may look at is told
-// by a gate for each layer group, raised only by bands that have been verified. A band that fails,
-// or is late, abandons the gates: the step leaves out what is behind them, and its outcome is
-// thrown away, for its pages were never the sequence's.
+// The order of bands comes from the load's turn to ask for room in flight: first come, first
+// served, so that a page asks for its next band behind the same band of all others. Who has the
+// turn waits for room beside other loads, each of which has one in the queue. What the step may
+// look at is told by a gate for each layer group, raised only by bands that have been verified. A
+// band that fails, or is late, abandons the gates: the step leaves out what is behind them, and its
+// outcome is thrown away, for its pages were never the sequence's.
 //
 // Why no step waits for ever: the compute stream waits for a gate, and the engine, which never
 // waits for the stream other than by an event, raises it. Each fetch of the load ends by arriving,
@@ -18,8 +19,9 @@
 //
 // Why nobody else waits for it: such a step holds that sequence alone, and begins only while every
 // other that runs waits for its own load (StepLoop::offer_under_load()). Who comes in meanwhile
-// waits for the step's end, as for any other's: at most twice the step's own time and kLateness,
-// since it begins only where the load should end before the step does (may_begin_under_load()).
+// waits for the step's end, as for any other's: at most three times the step's own time and
+// kLateness, since it begins only where the load should end before the step does
+// (may_begin_under_load()), and waits twice as long at most before it computes the rest.
 //
 // Sketch, SmolLM2: 375 pages of 6,000 tokens, 8 bands of 45 KiB; at 1.5 GB/s 11 ms a band, 90 ms in
 // all. A step of 512 rows behind them takes 150 ms: it begins after 11 ms instead of 90.
@@ -40,9 +42,9 @@ constexpr double kReadsInFlight = 64;  // that disks take at once, at least
 
 }  // namespace
 
-// Whether all of a load that is just planned should come by bands. `tokens`: those of its whole
-// prompt. While others compute no step would run under it.
-bool Tiers::worth_bands(Load& load, size_t tokens, double compute_price) const {
+// Whether all of a load that is just planned should come by bands. While others compute no step
+// would run under it.
+bool Tiers::worth_bands(const Load& load, double compute_price) const {
   if (options_.bands == BandLoads::kOff || options_.load_all) return false;
   if (options_.bands == BandLoads::kAuto && compute_price > 1) return false;
   for (uint32_t position = load.begin; position < load.end(); ++position) {
@@ -54,11 +56,8 @@ bool Tiers::worth_bands(Load& load, size_t tokens, double compute_price) const {
       if (page.codec != 0) return false;  // encoded pages come whole
       if (page.residency.in(Tier::kHost)) continue;
       if (page.residency.move() != Move::kNone) return false;  // just being read for another
-      load.bands = std::max(load.bands, page.bands);
     }
   }
-  const auto behind = static_cast<uint32_t>(tokens) - load.end() * parts_.cache.page_tokens();
-  load.rows_behind = rows_under(behind);
   if (load.bands < 2) return false;
   return options_.bands == BandLoads::kAlways ||
          bands_pay(bands_question(load, load.begin, compute_price));
@@ -75,15 +74,17 @@ bool Tiers::keeps_to_bands(const Load& load, uint32_t begin, double compute_pric
 
 BandsQuestion Tiers::bands_question(const Load& load, uint32_t begin, double compute_price) const {
   const uint32_t position = load.end() * parts_.cache.page_tokens();
+  LoadQuestion question = question_of(load, begin);
+  question.compute_price = compute_price;
   return {.bands = load.bands,
-          .load_seconds = seconds_by_bands(load, begin),
+          .load_seconds = seconds_by_bands(load, begin, question.seconds()),
           .compute_seconds = compute_seconds(position, load.rows_behind),
-          .otherwise_seconds = meet(load, begin, begin, compute_price).seconds};
+          .otherwise_seconds = meeting_of(question, compute_rate_).seconds};
 }
 
 // Smaller reads, a page's one after the other: where a read takes long however small it is, bands
 // are slower than the rate says.
-double Tiers::seconds_by_bands(const Load& load, uint32_t begin) const {
+double Tiers::seconds_by_bands(const Load& load, uint32_t begin, double at_rate) const {
   double pages = 0, reads = 0;
   for (uint32_t position = begin; position < load.end(); ++position) {
     const Load::Slot& slot = load.at(position);
@@ -96,9 +97,9 @@ double Tiers::seconds_by_bands(const Load& load, uint32_t begin) const {
       reads += page.bands * (1 - there / parts_.cache.layout(g).layers);
     }
   }
-  if (pages == 0) return load_seconds_left(load, begin);
+  if (pages == 0) return at_rate;
   const double rounds = std::max(reads / pages, reads / kReadsInFlight);
-  return std::max(load_seconds_left(load, begin), rounds * nvme_latency_s_);
+  return std::max(at_rate, rounds * nvme_latency_s_);
 }
 
 // The least of all, forgotten slowly: a disk may become slower.
@@ -163,8 +164,18 @@ void Tiers::left(Load& load, Load::Slot& slot) {
 }
 
 double Tiers::load_seconds_left(const Load& load, uint32_t begin) const {
-  const LoadQuestion question = question_of(load, begin);
-  return question.queued_seconds + question.load_seconds * (question.end - question.begin);
+  return question_of(load, begin).seconds();
+}
+
+// At most what others' loads put before it: all take turns.
+double Tiers::others_seconds_left(const Load& load) const {
+  double seconds = 0;
+  for (const auto& other : loads_) {
+    if (other.get() == &load || finished(*other)) continue;
+    const LoadQuestion question = question_of(*other, other->begin);
+    seconds += question.load_seconds * (question.end - question.begin);
+  }
+  return seconds;
 }
 
 double Tiers::compute_seconds(uint32_t position, uint32_t rows) const {
@@ -184,9 +195,10 @@ bool Tiers::may_run_under(const Load& load, const Sequence& sequence, uint32_t r
   }
   if (options_.bands == BandLoads::kAlways) return true;
   const double compute_s = compute_seconds(load.end() * page_tokens, rows);
-  return may_begin_under_load({.bands = load.bands,
-                               .load_seconds = load_seconds_left(load, begin),
-                               .compute_seconds = compute_s});
+  return may_begin_under_load(
+      {.bands = load.bands,
+       .load_seconds = load_seconds_left(load, begin) + others_seconds_left(load),
+       .compute_seconds = compute_s});
 }
 
 std::shared_ptr<StepUnderLoad> Tiers::begin_step_under(std::shared_ptr<Load> load,
@@ -223,7 +235,8 @@ std::shared_ptr<StepUnderLoad> Tiers::begin_step_under(std::shared_ptr<Load> loa
   load->under = step;
   ++steps_under_load_;
   const std::chrono::duration<double> most = kPatienceMax;
-  const double patience_s = std::min(2 * load_seconds_left(*load, begin), most.count());
+  const double left_s = load_seconds_left(*load, begin) + others_seconds_left(*load);
+  const double patience_s = std::min(2 * left_s, most.count());
   const std::chrono::duration<double> patience(patience_s);
   scope_.spawn(
       watch_step(load, step, std::chrono::duration_cast<Clock::Duration>(patience) + kLateness));

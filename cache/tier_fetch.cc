@@ -80,20 +80,19 @@ void Tiers::start_moves(const std::shared_ptr<Load>& load, uint32_t position, Pe
     if (rooms.units() > 0) room = rooms.split(parts_.cache.page_bytes(g));
     std::shared_ptr<HostPin> pin;
     if (host) pin = std::make_shared<HostPin>(*this, *slot.node, g);
-    scope_.spawn(fetch(load, position, g, std::move(pin), slot.pages[g], std::move(room)));
+    scope_.spawn(fetch(load, position, g, std::move(pin), std::move(room)));
   }
 }
 
 Task<> Tiers::fetch(std::shared_ptr<Load> load, uint32_t position, uint32_t group,
-                    std::shared_ptr<HostPin> pin, std::shared_ptr<FillingPage> page,
-                    Permit permit) {
+                    std::shared_ptr<HostPin> pin, Permit permit) {
   Load::Slot& slot = load->at(position);
   DirectoryNode* node = slot.node;
   const bool host = pin != nullptr;
   TierStats& stats = host ? host_ : nvme_;
   Fetched fetched;
   if (host) {
-    fetched = co_await fetch_from_host(load, node, group, page, std::move(permit));
+    fetched = co_await fetch_from_host(load, position, group, std::move(permit));
     pin.reset();
     const bool corrupt = fetched.tried && !fetched.good;
     if (corrupt && node->pages[group].residency.may_drop(Tier::kHost) &&
@@ -101,7 +100,7 @@ Task<> Tiers::fetch(std::shared_ptr<Load> load, uint32_t position, uint32_t grou
       drop_host(*node, group);
     }
   } else {
-    fetched = co_await fetch_from_nvme(load, position, group, page, std::move(permit));
+    fetched = co_await fetch_from_nvme(load, position, group, std::move(permit));
     // A reset that came meanwhile meant this page too; what led to it is gone.
     const LowerPage& read = node->pages[group];
     if (read.nvme_cleared && read.residency.may_drop(Tier::kNvme)) drop_nvme(*node, group, true);
@@ -115,8 +114,7 @@ Task<> Tiers::fetch(std::shared_ptr<Load> load, uint32_t position, uint32_t grou
   } else if (slot.state == Load::State::kMoving) {
     abandon_step(*load);
   }
-  page.reset();
-  slot.failed |= !fetched.good;
+  slot.failed |= !fetched.good && slot.state == Load::State::kMoving;
   if (--slot.moving == 0) {
     let_go(slot);
     if (slot.state == Load::State::kMoving) {
@@ -132,22 +130,45 @@ Task<> Tiers::fetch(std::shared_ptr<Load> load, uint32_t position, uint32_t grou
   progress();
 }
 
+Task<Permit> Tiers::room_for(std::shared_ptr<Load> load, Semaphore* turn, Semaphore* room,
+                             uint64_t bytes) {
+  const Result<Permit> first = co_await turn->acquire(1, load->stop);
+  if (!first) co_return Permit();
+  Result<Permit> permit = co_await room->acquire(bytes, load->stop);
+  if (!permit) co_return Permit();
+  co_return std::move(*permit);
+}
+
 // The time of a transfer begins when there is room for it in flight.
-Task<Tiers::Fetched> Tiers::fetch_from_host(std::shared_ptr<Load> load, DirectoryNode* node,
-                                            uint32_t group, std::shared_ptr<FillingPage> page,
-                                            Permit permit) {
-  const LowerPage& lower = node->pages[group];
+Clock::TimePoint Tiers::transfer_began(Load& load, Tier tier, uint64_t bytes) {
+  const Clock::TimePoint now = parts_.loop.clock().now();
+  (tier == Tier::kHost ? host_rate_ : nvme_rate_).began(now, bytes);
+  load.in_flight[static_cast<size_t>(tier)] += bytes;
+  return now;
+}
+
+Clock::Duration Tiers::transfer_ended(Load& load, Tier tier, Clock::TimePoint began, uint64_t bytes,
+                                      bool whole) {
+  const Clock::TimePoint now = parts_.loop.clock().now();
+  (tier == Tier::kHost ? host_rate_ : nvme_rate_).ended(now, bytes, whole);
+  load.in_flight[static_cast<size_t>(tier)] -= bytes;
+  return now - began;
+}
+
+Task<Tiers::Fetched> Tiers::fetch_from_host(std::shared_ptr<Load> load, uint32_t position,
+                                            uint32_t group, Permit permit) {
+  Load::Slot& slot = load->at(position);
+  const LowerPage& lower = slot.node->pages[group];
   PagePool& pool = host_pools_[group];
   const uint64_t bytes = pool.page_bytes();
   Fetched fetched;
   if (permit.units() == 0) {
-    Result<Permit> room = co_await host_room_.acquire(bytes, load->stop);
-    if (!room) co_return fetched;
-    permit = std::move(*room);
+    permit = co_await room_for(load, &load->host_turn, &host_room_, bytes);
   }
+  if (permit.units() == 0 || !slot.is_wanted()) co_return fetched;
+  const std::shared_ptr<FillingPage> page = slot.pages[group];
   fetched.tried = true;
-  const Clock::TimePoint began = parts_.loop.clock().now();
-  host_rate_.began(began, bytes);
+  const Clock::TimePoint began = transfer_began(*load, Tier::kHost, bytes);
   kernels::Stream& stream = parts_.device.copy_in();
   TraceEvent copied{.name = "copy",
                     .lane = TraceLane::kCopyIn,
@@ -162,72 +183,68 @@ Task<Tiers::Fetched> Tiers::fetch_from_host(std::shared_ptr<Load> load, Director
   if (traced && parts_.loop.trace().on()) parts_.loop.trace().add(copied);
   fetched.good = !options_.verify_all || checksum_of({page->data(), bytes}) == lower.host_checksum;
   if (!fetched.good) ++host_.corrupt;
-  const Clock::TimePoint ended = parts_.loop.clock().now();
-  host_rate_.ended(ended, bytes, fetched.good);
-  fetched.took = ended - began;
+  fetched.took = transfer_ended(*load, Tier::kHost, began, bytes, fetched.good);
   co_return fetched;
 }
 
 // The page whole, or band by band: each waits for its turn behind the same band of the other pages,
-// and is not asked for any more once nobody wants the page.
+// and is not asked for any more once nobody wants the page. While it waits the slot alone has the
+// page, so that memory which nothing writes is free as soon as the slot is dropped.
 Task<Tiers::Fetched> Tiers::fetch_from_nvme(std::shared_ptr<Load> load, uint32_t position,
-                                            uint32_t group, std::shared_ptr<FillingPage> page,
-                                            Permit permit) {
+                                            uint32_t group, Permit permit) {
   Load::Slot& slot = load->at(position);
   DirectoryNode* node = slot.node;
   const LowerPage& lower = node->pages[group];
   Fetched fetched;
-  if (lower.codec != 0) {
-    const uint64_t bytes = permit.units();
-    const Clock::TimePoint began = parts_.loop.clock().now();
-    nvme_rate_.began(began, bytes);
+  if (lower.codec != 0 && slot.is_wanted()) {
     fetched.tried = true;
-    fetched.good = co_await fetch_encoded(load, node, group, page);
-    const Clock::TimePoint ended = parts_.loop.clock().now();
-    nvme_rate_.ended(ended, bytes, fetched.good);
-    fetched.took = ended - began;
+    const uint64_t bytes = permit.units();
+    const Clock::TimePoint began = transfer_began(*load, Tier::kNvme, bytes);
+    fetched.good = co_await fetch_encoded(load, node, group, slot.pages[group]);
+    fetched.took = transfer_ended(*load, Tier::kNvme, began, bytes, fetched.good);
     co_return fetched;
   }
   const uint32_t stored_bytes = lower.stored_bytes;
-  const std::span<std::byte> to(page->data(), parts_.cache.page_bytes(group));
   const uint32_t bands = load->by_bands ? lower.bands : 1;
   Result<> read = cancelled_error();
+  bool called_off = false;
+  std::shared_ptr<FillingPage> page;
   for (uint32_t band = 0; band < bands; ++band) {
     const io::ByteRange range = io::bytes_of_bands(stored_bytes, bands, band, band + 1);
     const uint64_t bytes = range.end - range.begin;
+    page.reset();
     if (permit.units() == 0) {
-      Result<Permit> room = co_await nvme_room_.acquire(bytes, load->stop);
-      if (room) permit = std::move(*room);
+      permit = co_await room_for(load, &load->nvme_turn, &nvme_room_, bytes);
     }
-    const bool wanted = permit.units() > 0 && slot.state == Load::State::kMoving && !slot.failed &&
-                        !(load->by_bands && read_breaker_.open());
-    read = cancelled_error();
-    if (!wanted) break;
+    // Whole pages were asked for when the disk was not set aside; a band may come long after.
+    called_off = permit.units() == 0 || !slot.is_wanted() || (bands > 1 && read_breaker_.open());
+    if (called_off) break;
+    page = slot.pages[group];
+    const std::span<std::byte> to(page->data(), parts_.cache.page_bytes(group));
     fetched.tried = true;
-    const Clock::TimePoint began = parts_.loop.clock().now();
-    nvme_rate_.began(began, bytes);
+    const Clock::TimePoint began = transfer_began(*load, Tier::kNvme, bytes);
     if (bands == 1) {
       read = co_await parts_.store->get(lower.slot, lower.generation, to, page, load->stop);
     } else {
       read = co_await parts_.store->get_bands(lower.slot, lower.generation, band, band + 1,
                                               to.subspan(range.begin, bytes), page, load->stop);
     }
-    const Clock::TimePoint ended = parts_.loop.clock().now();
-    nvme_rate_.ended(ended, bytes, read.has_value());
-    fetched.took += ended - began;
-    if (read) read_took(ended - began);
+    const Clock::Duration took = transfer_ended(*load, Tier::kNvme, began, bytes, read.has_value());
+    fetched.took += took;
     permit.release();
     if (!read) break;
+    read_took(took);
     const auto layers = range.end / parts_.cache.layout(group).layer_bytes();
     if (band + 1 < bands) arrived(*load, slot, group, static_cast<uint32_t>(layers));
   }
-  end_move(*node, group, read.has_value());
+  fetched.good = read.has_value() && !called_off;
+  end_move(*node, group, fetched.good);
   if (fetched.tried) judge_read(read);
-  fetched.good = read.has_value();
+  if (called_off) fetched.tried = false;
   if (read) co_return fetched;
   const ErrorCode code = read.error().code;
   if (code == ErrorCode::kCancelled || code == ErrorCode::kDeadlineExceeded) {
-    page->give_up();  // the read may still land in it
+    if (page != nullptr) page->give_up();  // the read may still land in it
   } else if (code == ErrorCode::kCorrupt || code == ErrorCode::kNotFound) {
     drop_nvme(*node, group, true);
   }

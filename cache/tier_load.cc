@@ -95,6 +95,7 @@ std::shared_ptr<Load> Tiers::plan_load(const PromptKeys& keys, std::span<const T
   load->begin = begin;
   load->whole = full_groups() < parts_.cache.groups();
   load->slots.resize(end - begin);
+  load->rows_behind = rows_under(static_cast<uint32_t>(tokens.size()) - end * page_tokens);
   for (uint32_t position = begin; position < end; ++position) {
     Load::Slot& slot = load->at(position);
     bool held = true;
@@ -108,8 +109,11 @@ std::shared_ptr<Load> Tiers::plan_load(const PromptKeys& keys, std::span<const T
     // Wanted now: it is not the next to be evicted before its turn comes.
     slot.node->last_use = ++tick_;
     for (uint32_t g = 0; g < parts_.cache.groups(); ++g) {
+      LowerPage& page = slot.node->pages[g];
+      if (needs(*load, position, g) && !page.residency.in(Tier::kHost)) {
+        load->bands = std::max(load->bands, page.bands);
+      }
       for (const Tier tier : {Tier::kHost, Tier::kNvme}) {
-        LowerPage& page = slot.node->pages[g];
         TierEntry& entry = tier == Tier::kHost ? page.host : page.nvme;
         if (!entry.held) continue;
         policy(tier, g).used(entry.last_use, tick_, 1);
@@ -126,13 +130,11 @@ std::shared_ptr<Load> Tiers::begin_load(const PromptKeys& keys, std::span<const 
   const std::shared_ptr<Load> load = plan_load(keys, tokens, sequence);
   if (load == nullptr) return nullptr;
   const uint32_t begin = load->begin, end = load->end();
-  bool by_bands = worth_bands(*load, tokens.size(), compute_price);
-  // What is better computed stays in the plan, for the disk may be faster than it was. From the
-  // back, as far as there are device pages.
-  const auto pass_what_is_computed = [&] {
-    if (meet(*load, begin, begin, compute_price).page >= end) pass(*load, end);
-  };
-  if (!by_bands) pass_what_is_computed();
+  const bool by_bands = worth_bands(*load, compute_price);
+  // Unless all is better computed, what is stays in the plan, for the disk may be faster than it
+  // was. From the back, as far as there are device pages.
+  const uint32_t held = begin + load->planned();
+  if (!by_bands && meet(*load, begin, begin, compute_price).page == held) pass(*load, end);
   bool room = true;
   for (uint32_t position = end; position > begin; --position) {
     Load::Slot& slot = load->at(position - 1);
@@ -140,12 +142,8 @@ std::shared_ptr<Load> Tiers::begin_load(const PromptKeys& keys, std::span<const 
     room = room && reserve_pages(*load, position - 1);
     if (!room) drop_slot(*load, slot);
   }
-  if (by_bands && !room) {  // only a whole prefix goes by bands
-    by_bands = false;
-    pass_what_is_computed();
-  }
   if (finished(*load)) return nullptr;
-  start_load(load, by_bands);
+  start_load(load, by_bands && room);  // only a whole prefix goes by bands
   return load;
 }
 
@@ -189,7 +187,7 @@ LoadQuestion Tiers::question_of(const Load& load, uint32_t begin) const {
   question.begin = question.end = begin;
   const Clock::TimePoint now = parts_.loop.clock().now();
   const double host_s = 1 / host_rate_.bytes_per_s(now), nvme_s = 1 / nvme_rate_.bytes_per_s(now);
-  double seconds = 0, own_host = 0, own_nvme = 0;
+  double seconds = 0;
   bool uses_host = false, uses_nvme = false;
   for (uint32_t position = begin; position < load.end(); ++position) {
     const Load::Slot& slot = load.at(position);
@@ -202,17 +200,16 @@ LoadQuestion Tiers::question_of(const Load& load, uint32_t begin) const {
       if (load.by_bands) bytes *= 1 - static_cast<double>(slot.layers[g]) / load.missing[g].size();
       seconds += bytes * (host ? host_s : nvme_s);
       (host ? uses_host : uses_nvme) = true;
-      if (slot.state == Load::State::kMoving) (host ? own_host : own_nvme) += bytes;
     }
   }
   if (question.end == begin) return question;
   question.load_seconds = seconds / (question.end - begin);
   // What others have in flight goes first.
-  const auto queued = [](const TransferRate& rate, double own, double per_byte) {
-    return std::max(static_cast<double>(rate.in_flight_bytes()) - own, 0.0) * per_byte;
+  const auto queued = [&](const TransferRate& rate, Tier tier) {
+    return static_cast<double>(rate.in_flight_bytes() - load.in_flight[static_cast<size_t>(tier)]);
   };
-  if (uses_host) question.queued_seconds += queued(host_rate_, own_host, host_s);
-  if (uses_nvme) question.queued_seconds += queued(nvme_rate_, own_nvme, nvme_s);
+  if (uses_host) question.queued_seconds += queued(host_rate_, Tier::kHost) * host_s;
+  if (uses_nvme) question.queued_seconds += queued(nvme_rate_, Tier::kNvme) * nvme_s;
   return question;
 }
 

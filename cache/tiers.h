@@ -12,7 +12,7 @@
 // which the disk takes them, so that a slow disk holds nothing back; what is evicted before its
 // turn is lost, which costs a recompute and nothing else. Up: begin_load() plans, from measured
 // rates, which part of a path to load while its sequence computes the rest (load_plan.h), and at
-// most kLoadBytesMax are in flight at once.
+// most load_bytes_max are in flight at once.
 //
 // Sketch, SmolLM2 on NVMe: 360 KiB a page of 16 tokens; at 2 GB/s 180 us a page, 11 us a token,
 // where prefill takes 300 us a token: loading wins by 25x. At 50 MB/s 460 us a token: both together
@@ -352,25 +352,30 @@ class Tiers {
   // tier_fetch.cc
   struct Fetched {
     bool good = false;
-    bool tried = false;      // else nobody wanted it any more when its turn came
+    bool tried = false;      // else it was called off before all of it was asked for
     Clock::Duration took{};  // of its reads or copies, without what it waited for room
   };
   Task<bool> start_fetches(std::shared_ptr<Load> load, uint32_t position);
   void start_moves(const std::shared_ptr<Load>& load, uint32_t position, Permit& host_room,
                    Permit& nvme_room);
   Task<> fetch(std::shared_ptr<Load> load, uint32_t position, uint32_t group,
-               std::shared_ptr<HostPin> pin, std::shared_ptr<FillingPage> page, Permit permit);
-  Task<Fetched> fetch_from_host(std::shared_ptr<Load> load, DirectoryNode* node, uint32_t group,
-                                std::shared_ptr<FillingPage> page, Permit permit);
+               std::shared_ptr<HostPin> pin, Permit permit);
+  Task<Permit> room_for(std::shared_ptr<Load> load, Semaphore* turn, Semaphore* room,
+                        uint64_t bytes);
+  Clock::TimePoint transfer_began(Load& load, Tier tier, uint64_t bytes);
+  Clock::Duration transfer_ended(Load& load, Tier tier, Clock::TimePoint began, uint64_t bytes,
+                                 bool whole);
+  Task<Fetched> fetch_from_host(std::shared_ptr<Load> load, uint32_t position, uint32_t group,
+                                Permit permit);
   Task<Fetched> fetch_from_nvme(std::shared_ptr<Load> load, uint32_t position, uint32_t group,
-                                std::shared_ptr<FillingPage> page, Permit permit);
+                                Permit permit);
   Task<bool> fetch_encoded(std::shared_ptr<Load> load, DirectoryNode* node, uint32_t group,
                            std::shared_ptr<FillingPage> page);
 
   // tier_bands.cc
-  bool worth_bands(Load& load, size_t tokens, double compute_price) const;
+  bool worth_bands(const Load& load, double compute_price) const;
   bool keeps_to_bands(const Load& load, uint32_t begin, double compute_price) const;
-  double seconds_by_bands(const Load& load, uint32_t begin) const;
+  double seconds_by_bands(const Load& load, uint32_t begin, double at_rate) const;
   void read_took(Clock::Duration time);
   BandsQuestion bands_question(const Load& load, uint32_t begin, double compute_price) const;
   static bool all_come(const Load& load, uint32_t begin);
@@ -378,6 +383,7 @@ class Tiers {
   void arrived(Load& load, Load::Slot& slot, uint32_t group, uint32_t layers);
   void left(Load& load, Load::Slot& slot);
   double load_seconds_left(const Load& load, uint32_t begin) const;
+  double others_seconds_left(const Load& load) const;
   double compute_seconds(uint32_t position, uint32_t rows) const;
   void abandon_step(Load& load);
   Task<> watch_step(std::shared_ptr<Load> load, std::shared_ptr<StepUnderLoad> step,

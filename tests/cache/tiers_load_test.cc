@@ -103,5 +103,55 @@ TEST(TiersLoad, a_path_longer_than_the_store_keeps_its_front_and_evicts_nothing_
   EXPECT_EQ(world.tiers().stats().nvme.evictions, evictions);
 }
 
+// Loads by bands, with room for about a page in flight, on a disk that takes its time.
+struct BandsWorld : TiersWorld {
+  BandsWorld()
+      : TiersWorld({.cache = {.windows = {0}, .capacity = {100}, .layers = {256}},
+                    .nvme_bytes = 8u << 20,
+                    .load_bytes_max = 1,
+                    .bands = BandLoads::kAlways,
+                    .band_bytes_min = 4096}) {
+    for (const auto& prompt : {long_one, short_one}) ask(prompt);
+    disk().faults.latency_min = disk().faults.latency_max = std::chrono::milliseconds(1);
+  }
+  const std::vector<TokenId> long_one = prompt_of(40), short_one = prompt_of(3, 1);
+};
+
+// Else whoever loads little would wait until each page of the long one had its next band.
+TEST(TiersLoad, a_short_load_takes_turns_with_a_long_one_that_comes_by_bands) {
+  BandsWorld world;
+  TiersWorld::Asked long_one = world.begin(world.long_one);
+  ASSERT_TRUE(long_one.load != nullptr && long_one.load->by_bands);
+  ASSERT_GT(long_one.load->bands, 3u);
+  TiersWorld::Asked short_one = world.begin(world.short_one);
+  ASSERT_TRUE(short_one.load != nullptr && short_one.load->by_bands);
+  world.bring_up(short_one);
+  EXPECT_LE(long_one.load->layers_there(0), 2 * 256 / long_one.load->bands);
+  world.bring_up(long_one);
+  for (TiersWorld::Asked* asked : {&short_one, &long_one}) {
+    world.compute(*asked);
+    world.release(std::move(*asked));
+  }
+  world.settle();
+  EXPECT_EQ(world.tiers().check_integrity(), "");
+}
+
+// Pages that wait for their next band are written by nobody.
+TEST(TiersLoad, what_a_load_by_bands_gives_up_is_free_but_for_what_is_being_read) {
+  BandsWorld world;
+  TiersWorld::Asked asked = world.begin(world.long_one);
+  ASSERT_TRUE(asked.load != nullptr && asked.load->by_bands);
+  ASSERT_TRUE(world.run_until([&] { return asked.load->layers_there(0) > 0; }));
+  EXPECT_GE(world.cache().cache().stats().groups[0].filling, 40u);
+  world.tiers().give_up(asked.load);
+  const GroupStats group = world.cache().cache().stats().groups[0];
+  EXPECT_LE(group.orphaned, asked.load->bands);  // pieces of one page's size are in flight
+  EXPECT_EQ(group.filling, 0u);
+  world.compute(asked);
+  world.release(std::move(asked));
+  world.settle();
+  EXPECT_EQ(world.cache().cache().stats().groups[0].orphaned, 0u);
+}
+
 }  // namespace
 }  // namespace spillway::cache

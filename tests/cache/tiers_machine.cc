@@ -30,6 +30,7 @@ Task<> TiersMachine::open_store() {
     sizes.insert(static_cast<uint32_t>(cache_->page_bytes(g)));
   }
   options.slot_bytes.assign(sizes.begin(), sizes.end());
+  options.band_bytes_min = shape_.band_bytes_min;
   options.seed = 1;
   auto opened = co_await io::BlockStore::open(std::move(options), loop_, *disk_);
   if (opened) store_ = std::move(*opened);
@@ -54,6 +55,7 @@ void TiersMachine::open(const std::string& fingerprint) {
   }
   TiersOptions options;
   options.write = shape_.write;
+  options.bands = shape_.bands;
   options.verify_all = true;
   options.load_bytes_max = shape_.load_bytes_max;
   memory_.push_back(*device_.allocate(shape_.staging_pages * largest));

@@ -25,6 +25,8 @@ struct TiersShape {
   size_t staging_pages = 64;
   uint64_t load_bytes_max = 8u << 20;
   WritePolicy write = WritePolicy::kAuto;
+  BandLoads bands = BandLoads::kAuto;
+  uint32_t band_bytes_min = io::BlockStoreOptions{}.band_bytes_min;
 };
 
 class TiersMachine {
