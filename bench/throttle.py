@@ -29,6 +29,8 @@ def disk_of(folder):
 
 
 class ReadThrottle:
+    made = 0
+
     def __init__(self, folder):
         self.disk = disk_of(folder)
         controllers = V2 / "cgroup.controllers"
@@ -41,7 +43,8 @@ class ReadThrottle:
                     "{disk} {rate}"
             else:
                 raise Unavailable("the kernel's block I/O controller is not mounted")
-            self.group = self.group / f"spillway-bench-{os.getpid()}"
+            self.group = self.group / f"spillway-bench-{os.getpid()}-{ReadThrottle.made}"
+            ReadThrottle.made += 1
             self.group.mkdir()
         except OSError as error:
             raise Unavailable(f"no control group can be made: {error}") from error
