@@ -10,12 +10,11 @@
 #include <cstdint>
 #include <memory>
 
+#include "kernels/activation_rounding.h"
 #include "kernels/cpu_level.h"
 #include "kernels/device.h"
 
 namespace spillway::kernels {
-
-inline constexpr float kActivationZeroBelow = 1e-30f;
 
 // `rows` rows of `inputs` values and their int8 form. Plain pointers into an ActivationBuffer.
 struct Activations {

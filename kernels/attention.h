@@ -24,14 +24,12 @@
 #include <memory>
 #include <span>
 
+#include "kernels/attention_shape.h"
 #include "kernels/cpu_level.h"
 #include "kernels/device.h"
 #include "kernels/paged_kv.h"
 
 namespace spillway::kernels {
-
-inline constexpr uint32_t kAttentionBlockTokens = 64;
-inline constexpr uint32_t kAttentionSplitTokens = 512;
 
 // One sequence's part of a step: `rows` new tokens at absolute positions `position`, ...
 // kv.table covers the last of them. All sequences of one call share one layout.
@@ -54,12 +52,6 @@ struct KvRows {
 // every level. Called by every worker of the team; a barrier must follow before attention.
 void write_kv(CpuLevel level, const Team& team, std::span<const AttentionSequence> sequences,
               uint32_t layer, const KvRows& rows);
-
-struct AttentionShape {
-  uint32_t heads = 0;  // query heads, a multiple of the layout's kv_heads
-  float scale = 1;     // of q.k
-  float soft_cap = 0;  // 0: none
-};
 
 struct AttentionRows {
   const float* q = nullptr;  // (row, head, head_dim), rows q_stride floats apart

@@ -2,7 +2,7 @@
 // log2(e), so that p = 2^(score - max).
 #pragma once
 
-#include "kernels/attention.h"
+#include "kernels/attention_shape.h"
 #include "kernels/exp2_polynomial.h"
 
 namespace spillway::kernels {

@@ -1,0 +1,50 @@
+// The one place that launches kernels on a GPU.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include "kernels/cuda/launch_shape.h"
+
+namespace spillway::kernels::cuda {
+
+// Enqueues on one stream; after an error nothing more. For one operator, in the calling thread.
+class GpuLauncher {
+ public:
+  explicit GpuLauncher(cudaStream_t stream) : stream_(stream) {}
+
+  template <class... Parameters>
+  void operator()(void (*kernel)(Parameters...), const LaunchShape& shape,
+                  const Parameters&... arguments) {
+    const Index3& grid = shape.grid;
+    if (error_ != cudaSuccess || grid.x == 0 || grid.y == 0 || grid.z == 0) return;
+    if (shape.shared_bytes > kSharedBytesUnasked) {
+      error_ = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                    static_cast<int>(shape.shared_bytes));
+      if (error_ != cudaSuccess) return;
+    }
+    cudaLaunchConfig_t config{};
+    config.gridDim = dim3(grid.x, grid.y, grid.z);
+    config.blockDim = dim3(shape.threads, 1, 1);
+    config.dynamicSmemBytes = shape.shared_bytes;
+    config.stream = stream_;
+    error_ = cudaLaunchKernelEx(&config, kernel, arguments...);
+  }
+
+  int error() const { return error_; }
+
+ private:
+  static constexpr size_t kSharedBytesUnasked = 16 * 1024;  // beside up to 32 KiB of static arrays
+
+  cudaStream_t stream_;
+  cudaError_t error_ = cudaSuccess;
+};
+
+// An operator as operators.h declares it.
+template <class Enqueue>
+int enqueue_on(CUstream_st* stream, const Enqueue& enqueue) {
+  GpuLauncher launcher(stream);
+  enqueue(launcher);
+  return launcher.error();
+}
+
+}  // namespace spillway::kernels::cuda

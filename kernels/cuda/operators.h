@@ -1,0 +1,185 @@
+// The operators of a GPU: what each takes, and how to enqueue it. Plain types only: the device's
+// host code includes this, and so do the kernels (one .cuh an operator, with its sketch).
+//
+// Every pointer is to device memory that belongs to the stream until the operator has run. A row's
+// result depends on that row alone. Operators with rows or elements of none enqueue nothing.
+// Each has a twin on the CPU and gives its bits (the levels with FMA).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/attention_scaling.h"
+#include "kernels/paged_kv.h"
+#include "kernels/tensor_type.h"
+
+struct CUstream_st;
+
+namespace spillway::kernels::cuda {
+
+// Twin: add() and rms_norm() of ops.h, the same bits.
+struct RmsNormArgs {
+  float* y = nullptr;            // (row, n), rows y_stride floats apart; may be x
+  float* x = nullptr;            // (row, n), rows x_stride apart; written only where `added` is set
+  const float* added = nullptr;  // (row, n), rows added_stride apart: x += added first; or null
+  const float* weight = nullptr;  // (n)
+  size_t y_stride = 0;
+  size_t x_stride = 0;
+  size_t added_stride = 0;
+  uint32_t rows = 0;
+  uint32_t n = 0;
+  float eps = 0;
+};
+
+// Twin: rms_norm() and rope() of ops.h, the same bits.
+struct RopeArgs {
+  float* x = nullptr;             // (row, head, head_dim), rows x_stride floats apart
+  const float* angles = nullptr;  // (row, 2, dims): as rope_angles() of ops.h
+  const float* weight = nullptr;  // (head_dim): each head's RMSNorm first; or null
+  size_t x_stride = 0;
+  uint32_t rows = 0;
+  uint32_t heads = 0;
+  uint32_t head_dim = 0;
+  uint32_t dims = 0;       // rotated, the first of a head; even
+  bool in_halves = false;  // i turns with i + dims/2 (NeoX), else 2i with 2i+1
+  float eps = 0;
+};
+
+enum class Gate : uint8_t { kSilu, kGelu };
+
+// Twin: silu_mul() and gelu_mul() of ops.h, the same bits.
+struct GatedArgs {
+  float* y = nullptr;           // (row, n), rows y_stride floats apart; may be gate or up
+  const float* gate = nullptr;  // (row, n), rows stride apart
+  const float* up = nullptr;    // the same
+  size_t y_stride = 0;
+  size_t stride = 0;
+  uint32_t rows = 0;
+  uint32_t n = 0;
+  Gate kind = Gate::kSilu;
+};
+
+// A PackedMatrix's panels in device memory.
+struct DeviceMatrix {
+  TensorType type = TensorType::kF32;
+  const std::byte* panels = nullptr;  // panel p at p * panel_bytes; see packed_format.h
+  size_t panel_bytes = 0;
+  uint32_t outputs = 0;
+  uint32_t inputs = 0;
+};
+
+// Twin: PackedMatrix::dequantize(), the same bits.
+struct EmbeddingArgs {
+  DeviceMatrix w;
+  const int32_t* tokens = nullptr;  // (rows); each in [0, w.outputs)
+  float* y = nullptr;               // (row, w.inputs), rows y_stride floats apart
+  size_t y_stride = 0;
+  uint32_t rows = 0;
+  float scale = 1;  // of all elements (Gemma); 1: none
+};
+
+// As Activations (activations.h), in device memory.
+struct DeviceActivations {
+  uint32_t rows = 0;
+  uint32_t inputs = 0;                // a multiple of 32
+  int8_t* values = nullptr;           // (row, inputs), 16-byte aligned
+  float* scales = nullptr;            // (row, block)
+  float* scaled_sums = nullptr;       // (row, block): scale * sum of values
+  float* half_scaled_sums = nullptr;  // (row, block, 2): per 16 inputs
+};
+
+// Twin: quantize_rows(), the same bits.
+struct QuantizeArgs {
+  const float* x = nullptr;  // (row, inputs), rows x_stride floats apart
+  size_t x_stride = 0;
+  DeviceActivations to;
+};
+
+// Twin: matmul_reference() with FMA, the same bits.
+struct MatmulArgs {
+  DeviceMatrix w;  // quantised
+  DeviceActivations x;
+  float* y = nullptr;  // (x.rows, w.outputs), rows y_stride floats apart
+  size_t y_stride = 0;
+};
+
+// A layer group's pages in device memory.
+struct DeviceKv {
+  KvGroupLayout layout;
+  std::byte* pages = nullptr;  // page p starts at pages + p * layout.page_bytes()
+};
+
+// One sequence's part of a step, as AttentionSequence in attention.h.
+struct DeviceSequence {
+  const PageId* table = nullptr;  // covers the last row
+  uint32_t position = 0;          // of the first row
+  uint32_t rows = 0;
+  uint32_t first_row = 0;  // in k and v
+};
+
+// Twin: write_kv() of attention.h, the same bytes but for a NaN's.
+struct WriteKvArgs {
+  DeviceKv kv;
+  uint32_t layer = 0;
+  const DeviceSequence* sequences = nullptr;  // (sequence_count), in device memory
+  uint32_t sequence_count = 0;
+  uint32_t pages_max = 0;    // that a sequence's rows touch, over all: pages_touched()
+  const float* k = nullptr;  // (row, kv_head, head_dim), rows `stride` floats apart
+  const float* v = nullptr;  // the same
+  size_t stride = 0;
+};
+
+constexpr uint32_t pages_touched(const DeviceSequence& sequence, uint32_t page_tokens) {
+  if (sequence.rows == 0) return 0;
+  const uint32_t last = sequence.position + sequence.rows - 1;
+  return last / page_tokens - sequence.position / page_tokens + 1;
+}
+
+// One row that attends. Its own K and V are in the pages already.
+struct DeviceQuery {
+  const PageId* table = nullptr;  // a page for every token that the row sees
+  uint32_t position = 0;
+  uint32_t row = 0;  // in q and out
+};
+
+// Twin: reference::attend() with FMA, the same bits.
+struct AttentionArgs {
+  DeviceKv kv;
+  AttentionScaling scaling;
+  uint32_t heads = 0;  // query heads, a multiple of the layout's kv_heads
+  uint32_t layer = 0;
+  const DeviceQuery* queries = nullptr;  // (query_count), in device memory
+  uint32_t query_count = 0;
+  uint32_t splits_max = 0;   // of a query, over all: splits_seen()
+  const float* q = nullptr;  // (row, head, head_dim), rows q_stride floats apart
+  float* out = nullptr;      // the same shape, rows out_stride floats apart
+  size_t q_stride = 0;
+  size_t out_stride = 0;
+  // Scratch, for one layer at a time: what each split has summed.
+  float* partial_sums = nullptr;  // (query, head, split, {maximum, sum})
+  float* partial_outs = nullptr;  // (query, head, split, head_dim)
+};
+
+// The first token that a query at `position` sees.
+constexpr uint32_t first_token_seen(const KvGroupLayout& layout, uint32_t position) {
+  return layout.window != 0 && position >= layout.window ? position - layout.window + 1 : 0;
+}
+
+// Splits from the first seen token's to the query's own.
+constexpr uint32_t splits_seen(const KvGroupLayout& layout, uint32_t position) {
+  return position / kAttentionSplitTokens -
+         first_token_seen(layout, position) / kAttentionSplitTokens + 1;
+}
+
+// Each enqueues its kernels on the stream, from any thread, and returns the first error of that: a
+// cudaError_t, 0 for none. What fails as it runs shows where the stream is next looked at.
+int rms_norm(CUstream_st* stream, const RmsNormArgs& args);
+int rope(CUstream_st* stream, const RopeArgs& args);
+int gated(CUstream_st* stream, const GatedArgs& args);
+int embedding(CUstream_st* stream, const EmbeddingArgs& args);
+int quantize(CUstream_st* stream, const QuantizeArgs& args);
+int matmul(CUstream_st* stream, const MatmulArgs& args);
+int write_kv(CUstream_st* stream, const WriteKvArgs& args);
+int attention(CUstream_st* stream, const AttentionArgs& args);
+
+}  // namespace spillway::kernels::cuda

@@ -1,0 +1,27 @@
+// The operators on rows and pages, for a GPU.
+#include "kernels/cuda/embedding.cuh"
+#include "kernels/cuda/gated.cuh"
+#include "kernels/cuda/gpu_launcher.cuh"
+#include "kernels/cuda/rms_norm.cuh"
+#include "kernels/cuda/rope.cuh"
+#include "kernels/cuda/write_kv.cuh"
+
+namespace spillway::kernels::cuda {
+
+int rms_norm(CUstream_st* stream, const RmsNormArgs& args) {
+  return enqueue_on(stream, [&](auto& launch) { rms_norm(launch, args); });
+}
+int rope(CUstream_st* stream, const RopeArgs& args) {
+  return enqueue_on(stream, [&](auto& launch) { rope(launch, args); });
+}
+int gated(CUstream_st* stream, const GatedArgs& args) {
+  return enqueue_on(stream, [&](auto& launch) { gated(launch, args); });
+}
+int embedding(CUstream_st* stream, const EmbeddingArgs& args) {
+  return enqueue_on(stream, [&](auto& launch) { embedding(launch, args); });
+}
+int write_kv(CUstream_st* stream, const WriteKvArgs& args) {
+  return enqueue_on(stream, [&](auto& launch) { write_kv(launch, args); });
+}
+
+}  // namespace spillway::kernels::cuda

@@ -1,0 +1,154 @@
+// Quantised activations and matrix products of a GPU on the emulator: the bits of their twins for
+// every type and number of rows.
+#include "kernels/cuda/matmul.cuh"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "kernels/activations.h"
+#include "kernels/cpu_level.h"
+#include "kernels/matmul.h"
+#include "tests/kernels/cuda/emulated.h"
+#include "tests/kernels/random_tensor.h"
+
+namespace spillway::kernels::cuda {
+namespace {
+
+// Activations as a GPU keeps them.
+struct RoundedRows {
+  RoundedRows(uint32_t rows_in, uint32_t inputs_in)
+      : rows(rows_in),
+        inputs(inputs_in),
+        values(size_t{rows_in} * inputs_in),
+        scales(values.size() / 32, kPoison),
+        scaled_sums(scales),
+        half_scaled_sums(2 * scales.size(), kPoison) {}
+  DeviceActivations view() {
+    return {
+        rows, inputs, values.data(), scales.data(), scaled_sums.data(), half_scaled_sums.data()};
+  }
+
+  uint32_t rows, inputs;
+  std::vector<int8_t> values;
+  std::vector<float> scales, scaled_sums, half_scaled_sums;
+};
+
+RoundedRows rounded_on_gpu(GuardedRows& x) {
+  RoundedRows out(x.rows(), static_cast<uint32_t>(x.n()));
+  emulator::Launcher launch;
+  quantize(launch, {.x = x.data(), .x_stride = x.stride(), .to = out.view()});
+  expect_no_defects(launch);
+  return out;
+}
+
+TEST(CudaMatmulTest, activations_round_as_on_the_cpu) {
+  for (const uint32_t rows : {0u, 1u, 3u}) {
+    for (const uint32_t inputs : {32u, 96u, 160u}) {
+      GuardedRows x(rows, inputs, inputs + 3, inputs);
+      if (rows == 3) {
+        x.at(0)[5] = kPoison;
+        x.at(1)[5] = std::numeric_limits<float>::infinity();
+        for (uint32_t i = 0; i < 32; ++i) x.at(2)[i] = i == 3 ? 1e-31f : 0.0f;
+        for (uint32_t i = 32; i < inputs; ++i) x.at(2)[i] = static_cast<float>(i % 32) - 15.5f;
+      }
+      const RoundedRows got = rounded_on_gpu(x);
+      const ActivationBuffer buffer(CpuLevel::kBaseline, size_t{rows} * inputs + 32);
+      const Activations expected = buffer.view(x.data(), x.stride(), rows, inputs);
+      quantize_rows(expected, 0, rows);
+      for (size_t i = 0; i < got.values.size(); ++i) ASSERT_EQ(got.values[i], expected.values[i]);
+      const auto same = [](float a, float b) {
+        return (std::isnan(a) && std::isnan(b)) ||
+               std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b);
+      };
+      for (size_t b = 0; b < got.scales.size(); ++b) {
+        ASSERT_TRUE(same(got.scales[b], expected.scales[b])) << b;
+        ASSERT_TRUE(same(got.scaled_sums[b], expected.scaled_sums[b])) << b;
+        for (size_t h = 2 * b; h < 2 * b + 2; ++h) {
+          ASSERT_TRUE(same(got.half_scaled_sums[h], expected.half_scaled_sums[h])) << h;
+        }
+      }
+    }
+  }
+}
+
+GuardedRows product_on_gpu(const PackedMatrix& w, GuardedRows& x) {
+  const auto [outputs, inputs] = w.shape();
+  GuardedRows y(x.rows(), outputs, outputs + 5, 0);
+  y.poison();
+  RoundedRows rounded = rounded_on_gpu(x);
+  emulator::Launcher launch;
+  matmul(launch, {.w = {.type = w.type(),
+                        .panels = w.panel(0),
+                        .panel_bytes = w.bytes() / w.panels(),
+                        .outputs = outputs,
+                        .inputs = inputs},
+                  .x = rounded.view(),
+                  .y = y.data(),
+                  .y_stride = y.stride()});
+  expect_no_defects(launch);
+  return y;
+}
+
+class CudaMatmulTypeTest : public testing::TestWithParam<TensorType> {
+ protected:
+  void SetUp() override {
+    level_ = available_cpu_levels().back();
+    if (level_ == CpuLevel::kBaseline) GTEST_SKIP() << "the twin needs FMA";
+  }
+  PackedMatrix random_matrix(uint32_t outputs, uint32_t inputs) const {
+    const auto file = random_rows(GetParam(), outputs, inputs, outputs + inputs);
+    return PackedMatrix::pack(level_, GetParam(), file.data(), {outputs, inputs});
+  }
+  GuardedRows expected(const PackedMatrix& w, GuardedRows& x) const {
+    const auto [outputs, inputs] = w.shape();
+    GuardedRows y(x.rows(), outputs, outputs + 5, 0);
+    y.poison();
+    const ActivationBuffer buffer(level_, size_t{x.rows()} * inputs + 32);
+    const Activations view = buffer.view(x.data(), x.stride(), x.rows(), inputs);
+    quantize_rows(view, 0, x.rows());
+    matmul_reference(w, view, 0, outputs, y.data(), y.stride());
+    return y;
+  }
+  CpuLevel level_ = CpuLevel::kBaseline;
+};
+
+TEST_P(CudaMatmulTypeTest, every_number_of_rows_gives_the_bits_of_the_plain_twin) {
+  const uint32_t unit = block_elements(GetParam());
+  for (const uint32_t outputs : {1u, 35u}) {
+    for (const uint32_t blocks : {1u, 1280 / unit}) {
+      const PackedMatrix w = random_matrix(outputs, unit * blocks);
+      for (const uint32_t rows : {0u, 1u, 7u, 8u, 9u}) {
+        if (outputs == 1 && rows > 1) continue;
+        SCOPED_TRACE(testing::Message()
+                     << outputs << " outputs, " << blocks << " blocks, " << rows);
+        GuardedRows x(rows, w.shape().inputs, w.shape().inputs + 3, rows);
+        product_on_gpu(w, x).expect_same(expected(w, x));
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+TEST_P(CudaMatmulTypeTest, a_row_with_a_nan_is_nan_and_leaves_the_others_alone) {
+  const PackedMatrix w = random_matrix(17, 256);
+  GuardedRows x(3, 256, 256, 1);
+  const GuardedRows clean = product_on_gpu(w, x);
+  x.at(1)[100] = kPoison;
+  const GuardedRows y = product_on_gpu(w, x);
+  for (uint32_t output = 0; output < 17; ++output) {
+    EXPECT_EQ(y.at(0)[output], clean.at(0)[output]);
+    EXPECT_TRUE(std::isnan(y.at(1)[output]));
+    EXPECT_EQ(y.at(2)[output], clean.at(2)[output]);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, CudaMatmulTypeTest,
+                         testing::Values(TensorType::kQ4_0, TensorType::kQ4_1, TensorType::kQ5_0,
+                                         TensorType::kQ5_1, TensorType::kQ8_0, TensorType::kQ2_K,
+                                         TensorType::kQ3_K, TensorType::kQ4_K, TensorType::kQ5_K,
+                                         TensorType::kQ6_K, TensorType::kIq4Nl),
+                         [](const auto& type) { return tensor_type_name(type.param); });
+
+}  // namespace
+}  // namespace spillway::kernels::cuda
