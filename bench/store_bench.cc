@@ -41,7 +41,7 @@ struct Bench {
   explicit Bench(std::string in) : directory(std::move(in)) {}
 
   std::string directory;
-  uint32_t page_bytes = 368 << 10;
+  uint32_t page_bytes = 360 << 10;
   uint32_t pages = 1000;
   uint32_t depth = 16;
   RealClock clock;
@@ -173,7 +173,7 @@ int main(int argc, char** argv) {
   std::filesystem::create_directories(directory);
   {
     spillway::io::Bench bench(directory);
-    bench.page_bytes = number(2, 368) << 10;
+    bench.page_bytes = number(2, 360) << 10;
     bench.pages = number(3, 1000);
     bench.depth = number(4, 16);
     if (const uint32_t workers = number(5, 0); workers > 0) {

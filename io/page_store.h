@@ -6,7 +6,7 @@
 //   publish           those pages; free the slots of those tombstones
 //   append            the records of the new pages, and tombstones; the next round's sync is theirs
 //
-// So a page takes two rounds, and under load each round costs one flush. Sketch: a 368 KiB page
+// So a page takes two rounds, and under load each round costs one flush. Sketch: a 360 KiB page
 // costs one write, 152 bytes of record and a share of a flush; 1 GB/s of pages is 2,700 a second,
 // of which the checksums take 10% of a core, a worker's where there are workers, and all else about
 // 1%.

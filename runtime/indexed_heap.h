@@ -3,8 +3,7 @@
 //
 // The entries are their owners': each stays where it is from add() to remove(). `Order` says
 //   static bool before(const Entry& a, const Entry& b);  // a strict weak order
-//   static uint32_t& index(Entry& entry);                // the heap's own, while the entry is in
-//   it
+//   static uint32_t& index(Entry& entry);  // the heap's own, while the entry is in it
 // Equal entries come out in any order. Fewer than 2^32 entries; one thread.
 //
 // A template because it is in the way of every sleep of a coroutine (timer_heap.h) and of every use

@@ -37,7 +37,7 @@ struct ModelOptions {
   double pin_share_max = 0.25;  // of the device's pages
   uint32_t pin_tenants = 1;     // each has an equal part of it
   uint32_t preempt_every_steps = 0;
-  bool load_all = false;
+  bool load_all = false;  // for tests: computes nothing that a tier holds
   std::optional<uint64_t> seed;
 };
 

@@ -8,6 +8,14 @@
 #include "runtime/prng.h"
 
 namespace spillway::sim {
+namespace {
+
+// The 8 bytes at `at` of a token in a layer.
+uint64_t value_at(uint64_t chain, uint32_t layer, size_t at) {
+  return chain + (uint64_t{layer} << 32) + at;
+}
+
+}  // namespace
 
 FakeTokenizer::FakeTokenizer() {
   pieces_.emplace_back();
@@ -102,11 +110,6 @@ std::byte* FakeRunner::slot(Place place, std::span<const kernels::PageId> table,
   return base_[place.group] + static_cast<size_t>(page) * layout.page_bytes() +
          place.layer * layout.layer_bytes() +
          position % layout.page_tokens * token_bytes(place.group);
-}
-
-// The 8 bytes at `at` of a token in a layer.
-uint64_t value_at(uint64_t chain, uint32_t layer, size_t at) {
-  return chain + (uint64_t{layer} << 32) + at;
 }
 
 void FakeRunner::write(Place place, std::span<const kernels::PageId> table, uint32_t position,
