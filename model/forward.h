@@ -23,7 +23,7 @@ namespace spillway::model {
 
 struct ForwardOptions {
   kernels::CpuLevel level{};
-  uint32_t tile_rows = 512;  // rows that go through all layers together, at most
+  uint32_t tile_rows = 512;  // Forward::tile_rows(), at most
   uint32_t workers_max = 1;
 };
 
@@ -34,6 +34,8 @@ class Forward {
           const std::vector<kernels::KvGroupLayout>& layouts, const ForwardOptions& options);
 
   void bind_pages(const std::vector<std::byte*>& base);
+  // Rows that go through all layers together: fewer than asked for where a model is very wide.
+  uint32_t tile_rows() const { return tile_rows_; }
 
   // Called by every worker of a launch with the same arguments. `result` has its final shape.
   // REQUIRES: pages are bound; team.count() <= workers_max.

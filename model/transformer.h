@@ -35,7 +35,7 @@ class Transformer final : public Runner {
   const RunnerShape& shape() const override { return shape_; }
   void bind_pages(std::vector<std::byte*> base) override { forward_->bind_pages(base); }
   uint32_t batch_tokens_max() const override { return options_.batch_tokens_max; }
-  uint32_t rows_together_max() const override { return options_.tile_rows; }
+  uint32_t rows_together_max() const override { return forward_->tile_rows(); }
   void enqueue(const StepBatch& batch, StepResult& result) override;
 
   const ModelConfig& config() const { return config_; }

@@ -214,6 +214,22 @@ TEST(Transformer, a_stamped_step_tells_when_each_layer_ended) {
   EXPECT_GT(result.stamps.back().at, result.stamps.front().at);
 }
 
+// What the scheduler plans with is what the forward pass does.
+TEST(Transformer, rows_pass_the_layers_together_up_to_a_tile_and_a_step) {
+  const TinyModel model("llama_q4_1");
+  TestDevice device(1);
+  const auto rows_together = [&](uint32_t tile_rows, uint32_t batch_tokens_max) {
+    const auto runner = Transformer::create(model.file, device,
+                                            {.level = kernels::available_cpu_levels().back(),
+                                             .batch_tokens_max = batch_tokens_max,
+                                             .tile_rows = tile_rows});
+    return runner ? (*runner)->rows_together_max() : 0;
+  };
+  EXPECT_EQ(rows_together(512, 2048), 512u);
+  EXPECT_EQ(rows_together(512, 40), 40u);
+  EXPECT_EQ(rows_together(7, 40), 7u);
+}
+
 TEST(Transformer, fingerprint_tells_models_and_formats_apart) {
   const TinyModel model("llama_q4_1");
   auto fingerprint = [&](const GgufFile& file, HarnessOptions options) {
