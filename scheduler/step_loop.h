@@ -116,13 +116,6 @@ class StepLoop {
   void take_step();  // the step that ran: commits pages, hands out tokens
   void take_samples(LiveSequence& sequence, const std::vector<model::SampleResult>& samples,
                     uint32_t first_position);
-  std::vector<LiveSequence*> fork(LiveSequence& sequence);  // all choices, the first included
-  void preempt(LiveSequence& sequence);
-  void wait_again(LiveSequence& sequence);
-  void insert_waiting(LiveSequence& sequence);
-  void finish(LiveSequence& sequence);
-  void finish_all(LiveRequest& request, FinishReason reason);
-  void release_pages(LiveSequence& sequence, bool keep_for_session);
 
   // step_loop_admission.cc
   void admit_waiting();
@@ -165,6 +158,16 @@ class StepLoop {
   void report_waiting();
   Waiting waiting_of(const LiveRequest& request) const;
 
+  // step_loop_sequences.cc
+  std::vector<LiveSequence*> fork(LiveSequence& sequence);  // all choices, the first included
+  void preempt(LiveSequence& sequence);
+  void wait_again(LiveSequence& sequence);
+  void insert_waiting(LiveSequence& sequence);
+  void finish(LiveSequence& sequence);
+  void finish_all(LiveRequest& request, FinishReason reason);
+  void release_pages(LiveSequence& sequence, bool keep_for_session);
+  void sweep();  // what has ended leaves the lists, and its client gets the last word
+
   // step_loop_tiers.cc
   double compute_price() const;
   void begin_load(LiveSequence& sequence);
@@ -188,7 +191,6 @@ class StepLoop {
   void control_thrash();
   void measure_step();
 
-  void sweep();  // what has ended leaves the lists, and its client gets the last word
   void publish();
 
   const EngineOptions options_;
