@@ -18,11 +18,6 @@ constexpr Ask kAsk{6000, 1000};
 constexpr Model kModel{"16 KiB, 20,000/s", 128, 20e3};  // pages of 256 KiB, in 8 bands
 constexpr uint32_t kWarmUps = 3;                        // that tell the rates
 
-uint64_t seed_of_run() {
-  const char* wanted = std::getenv("SPILLWAY_SIM_SEED");
-  return wanted != nullptr ? std::strtoull(wanted, nullptr, 10) : 1;
-}
-
 struct Timed {
   double alone_s = 0;  // the new tokens, with their prefix on the device
   double both_s = 0;
@@ -30,7 +25,7 @@ struct Timed {
 };
 
 Timed time_of(const DiskSpeed& disk, cache::BandLoads bands) {
-  TimedWorld timed(seed_of_run(), kModel, {.disk = &disk},
+  TimedWorld timed(base_seed(), kModel, {.disk = &disk},
                    {.pages = 460, .step_tokens = 1024, .bands = bands});
   std::vector<Asked> asked;
   std::vector<std::function<void()>> stages;
@@ -52,7 +47,7 @@ Timed time_of(const DiskSpeed& disk, cache::BandLoads bands) {
 
 TEST(BandsOverlap, a_load_and_its_suffix_take_hardly_longer_than_the_longer_alone) {
   const bool table = std::getenv("SPILLWAY_SIM_TABLE") != nullptr;
-  SCOPED_TRACE("SPILLWAY_SIM_SEED=" + std::to_string(seed_of_run()));
+  SCOPED_TRACE("SPILLWAY_SIM_SEED=" + std::to_string(base_seed()));
   const double suffix_s = kModel.step_s(kAsk.prefix, kAsk.suffix) + kModel.overhead_s();
   std::vector<double> loads{0.5, 1.0, 2.0};
   if (table) loads = {0.25, 0.5, 1.0, 1.5, 2.0};

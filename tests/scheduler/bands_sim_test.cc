@@ -1,19 +1,12 @@
 // Steps that run under the load of their own prefix, in simulation: the fake model checks each
 // layer's bytes when the step comes to it, and every answer is that of a run without any cache,
 // whatever fails, is late, is cancelled or dies in the middle.
-#include <cstdlib>
-
 #include "tests/scheduler/engine_world.h"
 
 namespace spillway::scheduler {
 namespace {
 
 using namespace std::chrono_literals;
-
-uint64_t base_seed() {
-  const char* wanted = std::getenv("SPILLWAY_SIM_SEED");
-  return wanted != nullptr ? std::strtoull(wanted, nullptr, 10) : 1;
-}
 
 WorldOptions banded(sim::SimFiles& files) {
   WorldOptions options;

@@ -1,8 +1,6 @@
 // The real step loop, policy and cache over a simulated device and a fake model whose KV bytes name
 // their tokens: whatever the order of events, answers are those of a run without any cache, and
 // everything is back at its baseline afterwards.
-#include <cstdlib>
-
 #include "tests/scheduler/engine_world.h"
 
 namespace spillway::scheduler {
@@ -10,11 +8,9 @@ namespace {
 
 // cases K9, K10, K12, K14, K15, K16
 TEST(EngineSimulation, answers_are_those_of_a_run_without_cache_in_100000_steps) {
-  const char* wanted = std::getenv("SPILLWAY_SIM_SEED");
-  const uint64_t base = wanted != nullptr ? std::strtoull(wanted, nullptr, 10) : 1;
   uint64_t steps = 0, cached = 0, checked = 0;
   for (uint64_t run = 0; run < 40; ++run) {
-    const uint64_t i = base + run;  // options come from the seed, so that it alone repeats the run
+    const uint64_t i = base_seed() + run;
     WorldOptions options;
     options.seed = i;
     options.window = i % 2 == 0 ? 0 : 20 + 13 * static_cast<uint32_t>(i % 7);

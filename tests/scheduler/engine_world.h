@@ -17,51 +17,12 @@
 #include "scheduler/step_loop.h"
 #include "tests/scheduler/operations_watch.h"
 #include "tests/scheduler/sim_client.h"
+#include "tests/scheduler/world_options.h"
 #include "tests/sim/fake_model.h"
 #include "tests/sim/sim_device.h"
 #include "tests/sim/sim_disk.h"
 
 namespace spillway::scheduler {
-
-struct WorldOptions {
-  uint64_t seed = 1;
-  uint32_t pages = 60;
-  uint32_t window = 0;
-  uint32_t step_tokens = 64;
-  uint32_t sequences = 8;
-  uint32_t preempt_every = 0;
-  bool prefix_caching = true;
-  cache::EvictionPolicyKind eviction_policy = cache::EvictionPolicyKind::kValue;
-  uint32_t host_pages = 0;         // of each group; 0: no host tier
-  sim::SimFiles* files = nullptr;  // outlives the world; null: no NVMe tier
-  uint64_t nvme_bytes = 4u << 20;
-  sim::SimDiskFaults faults{};
-  cache::WritePolicy write = cache::WritePolicy::kAuto;
-  cache::KeyMode key_mode = cache::KeyMode::kHash;
-  std::string fingerprint = "fake";
-  bool take_turns = true;
-  double pin_share = 0.25;
-  uint32_t pin_tenants = 1;
-  uint64_t load_bytes_max = 8u << 20;
-  size_t staging_bytes = 64u << 10;
-  uint32_t layers = 1;  // of the model: pages of 2 KiB each, at least 4
-  kernels::PageCodec codec = kernels::PageCodec::kIdentity;
-  size_t codec_bytes = 64u << 10;        // of buffers in each direction
-  bool holds = false;                    // clients mark static parts, pin, ask how it goes
-  bool flood = false;                    // a tenant that sends prompts nobody sends again
-  uint32_t looks_an_event = 3;           // of random clients: the more, the fewer run at once
-  bool long_prompts = false;             // all of them up to 300 tokens
-  std::chrono::nanoseconds step_time{};  // that a look at the device takes at least
-  bool watch_operations = false;         // look at what is enqueued, before each operation
-  bool faults_to_the_end = true;         // else the disk is well again when the tiers are closed
-  bool trace = false;                    // records a timeline
-  bool control_thrash = true;
-  bool load_all = false;
-  uint32_t context = kContext;  // tokens that a sequence may have
-  cache::BandLoads bands = cache::BandLoads::kAuto;
-  uint32_t band_bytes_min = io::kSectorBytes;  // of a band in the store
-  bool clear_at_end = true;  // the lower tiers; else the store keeps its pages for another world
-};
 
 class World {
  public:

@@ -19,11 +19,6 @@ namespace {
 // A request of a warm-up tells the rates: this many of them.
 constexpr uint32_t kWarmUps = 3;
 
-uint64_t seed_of_run() {
-  const char* wanted = std::getenv("SPILLWAY_SIM_SEED");
-  return wanted != nullptr ? std::strtoull(wanted, nullptr, 10) : 1;
-}
-
 constexpr Model kModels[] = {
     {"1 KiB, 20,000/s", 8, 20e3}, {"4 KiB, 100,000/s", 32, 100e3}, {"8 KiB, 100,000/s", 64, 100e3}};
 constexpr double kDisks[] = {50e6, 100e6, 200e6, 500e6, 1e9, 2e9, 3.5e9, 7e9};
@@ -74,7 +69,7 @@ std::vector<Asked> ask_each(
 // the load it cannot be taken back; that too is within the bound.
 TEST(NeverSlower, than_the_faster_of_load_and_recompute_at_any_disk_speed) {
   const bool table = std::getenv("SPILLWAY_SIM_TABLE") != nullptr;
-  const uint64_t seed = seed_of_run();
+  const uint64_t seed = base_seed();
   SCOPED_TRACE("SPILLWAY_SIM_SEED=" + std::to_string(seed));
   double worst = 0, sum = 0;
   uint32_t count = 0;
@@ -117,7 +112,7 @@ TEST(NeverSlower, than_the_faster_of_load_and_recompute_at_any_disk_speed) {
 // none.
 TEST(NeverSlower, by_more_than_a_step_while_it_learns_that_a_disk_changed_its_speed) {
   constexpr uint32_t kAfter = 6, kStep = 256;
-  const uint64_t seed = seed_of_run();
+  const uint64_t seed = base_seed();
   SCOPED_TRACE("SPILLWAY_SIM_SEED=" + std::to_string(seed));
   double worst[2][kAfter] = {};
   for (const Model& model : kModels) {
@@ -155,7 +150,7 @@ TEST(NeverSlower, by_more_than_a_step_while_it_learns_that_a_disk_changed_its_sp
 
 // Host memory: the device copies from it, one page after the other.
 TEST(NeverSlower, than_the_faster_of_copy_from_host_memory_and_recompute) {
-  const uint64_t seed = seed_of_run();
+  const uint64_t seed = base_seed();
   SCOPED_TRACE("SPILLWAY_SIM_SEED=" + std::to_string(seed));
   constexpr Model kFast{"8 KiB, 2,000,000/s", 64, 2e6};  // 16 GB of KV a second
   double worst = 0;
@@ -185,7 +180,7 @@ TEST(NeverSlower, than_the_faster_of_copy_from_host_memory_and_recompute) {
 
 // A part of the prefixes is in host memory as well: against a run that loads all there is.
 TEST(NeverSlower, than_the_faster_way_from_two_tiers_at_once) {
-  const uint64_t seed = seed_of_run();
+  const uint64_t seed = base_seed();
   SCOPED_TRACE("SPILLWAY_SIM_SEED=" + std::to_string(seed));
   const Model& model = kModels[1];
   double worst = 0;
@@ -255,7 +250,7 @@ Streams streams_beside(uint64_t seed, const Model& model, const DiskSpeed* disk)
 }
 
 TEST(NeverSlower, streams_beside_a_load_keep_their_time_per_token) {
-  const uint64_t seed = seed_of_run();
+  const uint64_t seed = base_seed();
   SCOPED_TRACE("SPILLWAY_SIM_SEED=" + std::to_string(seed));
   const Model& model = kModels[1];
   const Streams without = streams_beside(seed, model, nullptr);
@@ -273,7 +268,7 @@ TEST(NeverSlower, streams_beside_a_load_keep_their_time_per_token) {
 
 // A turn costs the copies of whole pages and a few tokens, not a part of the answer again.
 TEST(NeverSlower, streams_that_take_turns_compute_little_again) {
-  const uint64_t seed = seed_of_run();
+  const uint64_t seed = base_seed();
   SCOPED_TRACE("SPILLWAY_SIM_SEED=" + std::to_string(seed));
   constexpr uint32_t kStreams = 12, kPrompt = 192, kAnswer = 200, kPageTokens = 16;
   constexpr uint32_t kPages = 4 * ((kPrompt + kAnswer) / kPageTokens + 1);  // for four of them

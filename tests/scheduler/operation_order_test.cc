@@ -1,7 +1,5 @@
 // In which order the engine's operations on pages run: looked at before each operation of the
 // simulated device, in random runs with tiers, forks, cancels and preemptions.
-#include <cstdlib>
-
 #include "tests/scheduler/engine_world.h"
 
 namespace spillway::scheduler {
@@ -23,10 +21,8 @@ WorldOptions watched(uint64_t seed) {
 // So many random runs; `shape` adds what the case needs. The watch fails them on the spot.
 template <class Shape>
 OperationsWatch::Seen run_watched(uint64_t runs, Shape shape) {
-  const char* wanted = std::getenv("SPILLWAY_SIM_SEED");
-  const uint64_t base = wanted != nullptr ? std::strtoull(wanted, nullptr, 10) : 1;
   OperationsWatch::Seen sum;
-  for (uint64_t seed = base; seed < base + runs; ++seed) {
+  for (uint64_t seed = base_seed(); seed < base_seed() + runs; ++seed) {
     SCOPED_TRACE("SPILLWAY_SIM_SEED=" + std::to_string(seed));
     sim::SimFiles files;
     WorldOptions options = watched(seed);

@@ -1,7 +1,6 @@
 // The engine with tiers below its device, in simulation: pages go down and come up again in any
 // order of events, and every answer is that of a run without any cache.
 #include <algorithm>
-#include <cstdlib>
 #include <map>
 #include <set>
 #include <string>
@@ -11,12 +10,6 @@
 
 namespace spillway::scheduler {
 namespace {
-
-// The first run's. A run's options come from its seed, so that the seed alone repeats it.
-uint64_t base_seed() {
-  const char* wanted = std::getenv("SPILLWAY_SIM_SEED");
-  return wanted != nullptr ? std::strtoull(wanted, nullptr, 10) : 1;
-}
 
 // cases K1, K5, K6, K9, K12, K14, K15, K16, K18
 TEST(TiersSimulation, answers_are_those_of_a_run_without_cache_with_a_host_tier) {
