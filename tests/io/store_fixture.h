@@ -17,6 +17,7 @@
 #include "runtime/scope.h"
 #include "tests/io/aligned.h"
 #include "tests/sim/sim_disk.h"
+#include "tests/sim/sim_workers.h"
 
 namespace spillway::io {
 
@@ -96,7 +97,9 @@ class SimProcess {
 
   Result<> open(BlockStoreOptions options) {
     if (has_workers) {
-      options.run_work = [this](std::function<void()> work) { return elsewhere(std::move(work)); };
+      options.run_work = [this](std::function<void()> work) {
+        return workers.run(std::move(work));
+      };
       options.elsewhere_bytes_min = 1;
     }
     auto opened = run(BlockStore::open(std::move(options), loop, disk));
@@ -113,16 +116,6 @@ class SimProcess {
     }
     run_all();
     settle();
-  }
-  // A worker that takes its time, or has too much to do.
-  Task<Result<>> elsewhere(std::function<void()> work) {
-    if (random.below(8) == 0) co_return Error{ErrorCode::kResourceExhausted, "busy"};
-    ++working;
-    co_await loop.sleep_for(std::chrono::nanoseconds(random.below(2 * work_takes.count())), never);
-    work();
-    --working;
-    ++worked;
-    co_return Result<>();
   }
   // Until nothing is in flight, what nobody waits for included.
   void settle() {
@@ -155,12 +148,11 @@ class SimProcess {
   EngineLoop loop{clock, parker};
   sim::SimDisk disk;
   std::unique_ptr<BlockStore> store;
-  StopFlag stop, never;
+  StopFlag stop;
   Scope scope;
   Prng random;
-  bool has_workers;                                                      // for checksums
-  std::chrono::nanoseconds work_takes = std::chrono::microseconds(250);  // about
-  uint64_t working = 0, worked = 0;
+  sim::SimWorkers workers{loop, random};  // for checksums
+  bool has_workers;
   uint64_t disk_steps = 0;
   std::optional<uint64_t> crash_at;
   sim::Crash crash_kind = sim::Crash::kPower;

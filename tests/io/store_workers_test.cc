@@ -37,10 +37,10 @@ class StoreWorkers : public testing::Test {
 
 TEST_F(StoreWorkers, take_the_checksums_of_what_is_written_and_read) {
   const auto pages = put_many();
-  const uint64_t written = process_.worked;
+  const uint64_t written = process_.workers.worked;
   EXPECT_GT(written, 10u);
   for (const auto& [stored, page] : pages) EXPECT_TRUE(process_.serves(stored, *page));
-  EXPECT_GT(process_.worked, written + 10);
+  EXPECT_GT(process_.workers.worked, written + 10);
 }
 
 TEST_F(StoreWorkers, who_find_other_bytes_make_a_miss_of_it) {  // case S1
@@ -59,7 +59,7 @@ TEST_F(StoreWorkers, who_find_other_bytes_make_a_miss_of_it) {  // case S1
 
 // Its slot may hold another page by the time that the worker is done.
 TEST_F(StoreWorkers, a_page_erased_while_they_look_at_it_is_gone_and_its_successor_stays) {
-  process_.work_takes = std::chrono::milliseconds(100);
+  process_.workers.work_takes = std::chrono::milliseconds(100);
   uint64_t gone = 0;
   for (uint64_t round = 0; round < 40; ++round) {
     const TestPage page(round);
@@ -70,7 +70,7 @@ TEST_F(StoreWorkers, a_page_erased_while_they_look_at_it_is_gone_and_its_success
     process_.scope.spawn(store_result(process_.store->get(stored->slot, stored->generation,
                                                           read.span(), read.owner(), process_.stop),
                                       &got));
-    process_.run_until([&] { return got || process_.working > 0; });
+    process_.run_until([&] { return got || process_.workers.working > 0; });
     process_.store->erase(stored->slot, stored->generation);
     const TestPage next(1000 + round);
     const auto kept = process_.put(next);
@@ -101,7 +101,7 @@ TEST_F(StoreWorkers, closing_waits_for_what_they_do) {
                                          buffers[i]->owner(), process_.stop),
                      &got[i]));
   }
-  process_.run_until([&] { return process_.working > 10; });
+  process_.run_until([&] { return process_.workers.working > 10; });
   process_.close();
   for (const auto& result : got) EXPECT_TRUE(result.has_value());
 }

@@ -21,6 +21,7 @@
 #include "tests/sim/fake_model.h"
 #include "tests/sim/sim_device.h"
 #include "tests/sim/sim_disk.h"
+#include "tests/sim/sim_workers.h"
 
 namespace spillway::scheduler {
 
@@ -325,20 +326,10 @@ class World {
         tiers,
         cache::Tiers::Parts{
             loop_, *cache_, device_, store_.get(),
-            [this](std::function<void()> work) { return work_elsewhere(std::move(work)); }},
+            [this](std::function<void()> work) { return workers_.run(std::move(work)); }},
         [kind = options_.eviction_policy](uint32_t pages) {
           return cache::make_eviction_policy(kind, {.capacity = pages});
         });
-  }
-
-  // A worker that takes its time, or has too much to do.
-  Task<Result<>> work_elsewhere(std::function<void()> work) {
-    const uint64_t busy = rng_.below(8);
-    if (busy == 0) co_return Error{ErrorCode::kResourceExhausted, "the workers are busy"};
-    StopFlag never;
-    co_await loop_.sleep_for(std::chrono::microseconds(rng_.below(500)), never);
-    work();
-    co_return Result<>();
   }
 
   Task<> open_store() {
@@ -354,9 +345,7 @@ class World {
     store.slot_bytes.erase(std::unique(store.slot_bytes.begin(), store.slot_bytes.end()),
                            store.slot_bytes.end());
     if (options_.seed % 2 == 0) {  // pages here are too small for it else
-      store.run_work = [this](std::function<void()> work) {
-        return work_elsewhere(std::move(work));
-      };
+      store.run_work = [this](std::function<void()> work) { return workers_.run(std::move(work)); };
       store.elsewhere_bytes_min = 1;
     }
     auto opened = co_await io::BlockStore::open(std::move(store), loop_, *disk_);
@@ -453,6 +442,7 @@ class World {
   sim::FakeRunner runner_;
   sim::SimParker parker_;
   EngineLoop loop_;
+  sim::SimWorkers workers_{loop_, rng_};
   std::vector<kernels::DeviceMemory> memory_;
   std::unique_ptr<sim::SimDisk> disk_;
   std::unique_ptr<io::BlockStore> store_;
