@@ -48,8 +48,10 @@ bool StepLoop::end_under_load(LiveSequence& sequence) {
   const bool good = adopt(sequence, [&] {
     return parts_.tiers->end_step_under(*sequence.load, *sequence.pages, sequence.tokens);
   });
-  if (good && parts_.tiers->finished(*sequence.load)) end_load(sequence);
-  return good;
+  if (!good) return false;
+  CHECK(parts_.tiers->finished(*sequence.load));
+  end_load(sequence);
+  return true;
 }
 
 }  // namespace spillway::scheduler
