@@ -1,7 +1,8 @@
-// Matrix products with quantised weights, for a GPU.
+// Matrix products, for a GPU.
 #include "kernels/cuda/matmul.cuh"
 
 #include "kernels/cuda/gpu_launcher.cuh"
+#include "kernels/cuda/matmul_floats.cuh"
 
 namespace spillway::kernels::cuda {
 
@@ -10,6 +11,9 @@ int quantize(CUstream_st* stream, const QuantizeArgs& args) {
 }
 int matmul(CUstream_st* stream, const MatmulArgs& args) {
   return enqueue_on(stream, [&](auto& launch) { matmul(launch, args); });
+}
+int matmul_floats(CUstream_st* stream, const MatmulFloatsArgs& args) {
+  return enqueue_on(stream, [&](auto& launch) { matmul_floats(launch, args); });
 }
 
 }  // namespace spillway::kernels::cuda

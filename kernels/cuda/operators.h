@@ -103,6 +103,34 @@ struct MatmulArgs {
   size_t y_stride = 0;
 };
 
+// Twin: matmul_reference() with FMA, the same bits.
+struct MatmulFloatsArgs {
+  DeviceMatrix w;            // F32, F16 or BF16; panels 16-byte aligned
+  const float* x = nullptr;  // (rows, w.inputs), rows x_stride floats apart
+  float* y = nullptr;        // (rows, w.outputs), rows y_stride floats apart
+  size_t x_stride = 0;
+  size_t y_stride = 0;
+  uint32_t rows = 0;
+};
+
+// Twin: soft_cap() of ops.h, the same bits.
+struct SoftCapArgs {
+  float* x = nullptr;  // (row, n), rows `stride` floats apart
+  size_t stride = 0;
+  uint32_t rows = 0;
+  uint32_t n = 0;
+  float cap = 1;
+};
+
+// Twin: argmax() of ops.h.
+struct ArgmaxArgs {
+  const float* x = nullptr;  // (row, n), rows `stride` floats apart
+  size_t stride = 0;
+  uint32_t rows = 0;
+  uint32_t n = 0;          // at least 1
+  uint32_t* to = nullptr;  // (row): the first of the greatest; 0 if all are NaN
+};
+
 // A layer group's pages in device memory.
 struct DeviceKv {
   KvGroupLayout layout;
@@ -179,6 +207,9 @@ int gated(CUstream_st* stream, const GatedArgs& args);
 int embedding(CUstream_st* stream, const EmbeddingArgs& args);
 int quantize(CUstream_st* stream, const QuantizeArgs& args);
 int matmul(CUstream_st* stream, const MatmulArgs& args);
+int matmul_floats(CUstream_st* stream, const MatmulFloatsArgs& args);
+int soft_cap(CUstream_st* stream, const SoftCapArgs& args);
+int argmax(CUstream_st* stream, const ArgmaxArgs& args);
 int write_kv(CUstream_st* stream, const WriteKvArgs& args);
 int attention(CUstream_st* stream, const AttentionArgs& args);
 

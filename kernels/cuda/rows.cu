@@ -2,6 +2,7 @@
 #include "kernels/cuda/embedding.cuh"
 #include "kernels/cuda/gated.cuh"
 #include "kernels/cuda/gpu_launcher.cuh"
+#include "kernels/cuda/logits.cuh"
 #include "kernels/cuda/rms_norm.cuh"
 #include "kernels/cuda/rope.cuh"
 #include "kernels/cuda/write_kv.cuh"
@@ -22,6 +23,12 @@ int embedding(CUstream_st* stream, const EmbeddingArgs& args) {
 }
 int write_kv(CUstream_st* stream, const WriteKvArgs& args) {
   return enqueue_on(stream, [&](auto& launch) { write_kv(launch, args); });
+}
+int soft_cap(CUstream_st* stream, const SoftCapArgs& args) {
+  return enqueue_on(stream, [&](auto& launch) { soft_cap(launch, args); });
+}
+int argmax(CUstream_st* stream, const ArgmaxArgs& args) {
+  return enqueue_on(stream, [&](auto& launch) { argmax(launch, args); });
 }
 
 }  // namespace spillway::kernels::cuda

@@ -8,6 +8,7 @@
 
 #include "kernels/activations.h"
 #include "kernels/cpu_level.h"
+#include "kernels/cuda/matmul_floats.cuh"
 #include "kernels/matmul.h"
 #include "tests/kernels/cuda/emulated.h"
 #include "tests/kernels/random_tensor.h"
@@ -72,20 +73,18 @@ TEST(CudaMatmulTest, activations_round_as_on_the_cpu) {
   }
 }
 
-GuardedRows product_on_gpu(const PackedMatrix& w, GuardedRows& x) {
+DeviceMatrix on_device(const PackedMatrix& w) {
   const auto [outputs, inputs] = w.shape();
+  return {w.type(), w.panel(0), w.bytes() / w.panels(), outputs, inputs};
+}
+
+GuardedRows product_on_gpu(const PackedMatrix& w, GuardedRows& x) {
+  const uint32_t outputs = w.shape().outputs;
   GuardedRows y(x.rows(), outputs, outputs + 5, 0);
   y.poison();
   RoundedRows rounded = rounded_on_gpu(x);
   emulator::Launcher launch;
-  matmul(launch, {.w = {.type = w.type(),
-                        .panels = w.panel(0),
-                        .panel_bytes = w.bytes() / w.panels(),
-                        .outputs = outputs,
-                        .inputs = inputs},
-                  .x = rounded.view(),
-                  .y = y.data(),
-                  .y_stride = y.stride()});
+  matmul(launch, {.w = on_device(w), .x = rounded.view(), .y = y.data(), .y_stride = y.stride()});
   expect_no_defects(launch);
   return y;
 }
@@ -148,6 +147,40 @@ INSTANTIATE_TEST_SUITE_P(Types, CudaMatmulTypeTest,
                                          TensorType::kQ5_1, TensorType::kQ8_0, TensorType::kQ2_K,
                                          TensorType::kQ3_K, TensorType::kQ4_K, TensorType::kQ5_K,
                                          TensorType::kQ6_K, TensorType::kIq4Nl),
+                         [](const auto& type) { return tensor_type_name(type.param); });
+
+class CudaMatmulFloatsTest : public CudaMatmulTypeTest {};
+
+TEST_P(CudaMatmulFloatsTest, every_number_of_rows_and_inputs_gives_the_bits_of_the_plain_twin) {
+  for (const uint32_t outputs : {1u, 35u}) {
+    for (const uint32_t inputs : {1u, 127u, 128u, 129u, 256u, 257u, 600u}) {
+      const PackedMatrix w = random_matrix(outputs, inputs);
+      for (const uint32_t rows : {0u, 1u, 9u}) {
+        SCOPED_TRACE(testing::Message()
+                     << outputs << " outputs, " << inputs << " inputs, " << rows);
+        GuardedRows x(rows, inputs, inputs + 3, rows);
+        GuardedRows y(rows, outputs, outputs + 5, 0);
+        GuardedRows twin = y.poison();
+        const Activations view{
+            .level = level_, .rows = rows, .inputs = inputs, .x = x.data(), .x_stride = x.stride()};
+        matmul_reference(w, view, 0, outputs, twin.data(), twin.stride());
+        emulator::Launcher launch;
+        matmul_floats(launch, {.w = on_device(w),
+                               .x = x.data(),
+                               .y = y.data(),
+                               .x_stride = x.stride(),
+                               .y_stride = y.stride(),
+                               .rows = rows});
+        expect_no_defects(launch);
+        y.expect_same(twin);
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, CudaMatmulFloatsTest,
+                         testing::Values(TensorType::kF32, TensorType::kF16, TensorType::kBf16),
                          [](const auto& type) { return tensor_type_name(type.param); });
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include "kernels/cuda/embedding.cuh"
 #include "kernels/cuda/gated.cuh"
+#include "kernels/cuda/logits.cuh"
 #include "kernels/cuda/rms_norm.cuh"
 #include "kernels/cuda/rope.cuh"
 #include "kernels/matrix.h"
@@ -154,6 +155,37 @@ TEST(CudaRowsTest, embedding_equals_its_twin_for_every_type) {
                          .scale = scale});
       expect_no_defects(launch);
       y.expect_same(expected);
+    }
+  }
+}
+
+TEST(CudaRowsTest, soft_cap_equals_its_twin) {
+  for (const uint32_t n : {0u, 1u, 255u, 256u, 257u}) {
+    GuardedRows x(2, n, n + 3, n);
+    if (n > 2) x.at(0)[0] = 1e6f, x.at(0)[1] = -1e6f, x.at(0)[2] = kPoison;
+    GuardedRows expected = x;
+    for (uint32_t row = 0; row < 2; ++row) kTwin.soft_cap(expected.at(row), 30.0f, n);
+    emulator::Launcher launch;
+    soft_cap(launch, {.x = x.data(), .stride = x.stride(), .rows = 2, .n = n, .cap = 30.0f});
+    expect_no_defects(launch);
+    x.expect_same(expected);
+  }
+}
+
+TEST(CudaRowsTest, argmax_is_the_first_of_the_greatest_and_no_nan) {
+  for (const uint32_t n : {1u, 31u, 1023u, 1024u, 1025u, 2500u}) {
+    GuardedRows x(4, n, n + 3, n);
+    for (uint32_t i = 0; i < n; i += 3) x.at(0)[i] = kPoison;
+    for (uint32_t i = n / 2; i < n; i += 7) x.at(1)[i] = 100;  // equals, in several warps
+    for (uint32_t i = 0; i < n; ++i) x.at(2)[i] = kPoison;
+    for (uint32_t i = 0; i < n; ++i) x.at(3)[i] = i % 2 == 0 ? -0.0f : 0.0f;
+    std::vector<uint32_t> got(4, 99);
+    emulator::Launcher launch;
+    argmax(launch, {.x = x.data(), .stride = x.stride(), .rows = 4, .n = n, .to = got.data()});
+    expect_no_defects(launch);
+    for (uint32_t row = 0; row < 4; ++row) {
+      EXPECT_EQ(got[row], reference::Arithmetic::argmax(x.at(row), n))
+          << "row " << row << " of " << n;
     }
   }
 }
