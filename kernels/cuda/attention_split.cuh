@@ -6,13 +6,13 @@
 //   1. each warp scores one 64-token block, two tokens a lane (K lies [head_dim][16]);
 //   2. the reference moves from block to block, ascending; p = 2^(score - reference);
 //   3. each thread sums two dimensions over the tokens, ascending (V lies [16][head_dim]).
-// attention_merge.cuh then merges the splits in ascending order.
+// attention.cuh then merges the splits in ascending order.
 //
 // Sketch, H200, head_dim 128, f16, groups of 4: a split is 262 KB of K and V, 12,700 cycles at an
-// SM's share of 4.8 TB/s. It issues about 30,000 warp instructions (26 for 2 dimensions of 64
-// tokens and 4 heads in part 1, 30 a token in part 3), 7,500 cycles. Part 3 is a chain of 512 FMAs
-// a thread, 2,050 cycles, in which a block's other warps rest: so it takes four blocks an SM side
-// by side (18 KB of shared memory each) to keep the 16 KB under way that hide a latency of 800
+// SM's share of 4.8 TB/s. It issues about 27,000 warp instructions (26 for 2 dimensions of 64 tokens
+// and 4 heads in part 1, 26 a token in part 3), 7,000 cycles. Part 3 is a chain of 512 FMAs a thread,
+// 2,050 cycles, in which a block's other warps rest: so it takes four blocks an SM side by side (64
+// registers a thread, 11 KB of shared memory) to keep the 16 KB under way that hide a latency of 800
 // cycles. Memory bound then: a step of 64 streams at 8k, 8 KV heads, reads 2.1 GB a layer, 450 us.
 #pragma once
 
@@ -133,12 +133,46 @@ SPILLWAY_DEVICE float sum_of_scores(const SplitWork<kHeads>& work) {
   return sum;
 }
 
+template <uint32_t kHeads>
+SPILLWAY_DEVICE void add_value(Float2 (&sums)[kHeads], uint32_t head, float p, const Float2& v) {
+  sums[head] = {fused(p, v.x, sums[head].x), fused(p, v.y, sums[head].y)};
+}
+
+// Adds tokens [begin, end) of a block of 16, `at` its first in the split; `values` are its V.
+template <KvType kType, uint32_t kHeads>
+SPILLWAY_DEVICE void add_values(const SplitWork<kHeads>& work, uint32_t at, uint32_t begin,
+                                uint32_t end, const typename KvCodec<kType>::Pair* values,
+                                Float2 (&sums)[kHeads]) {
+  using Codec = KvCodec<kType>;
+  const uint32_t row = work.kv.layout.head_dim / 2;  // of V, in pairs
+  uint32_t t = begin;
+  for (; t % 4 == 0 && t + 4 <= end; t += 4) {
+    Float2 v[4];
+    SPILLWAY_UNROLL
+    for (uint32_t i = 0; i < 4; ++i) v[i] = Codec::widen_pair(values[(t + i) * row]);
+    SPILLWAY_UNROLL
+    for (uint32_t h = 0; h < kHeads; ++h) {
+      const auto p = work.scores.template load<Float4>(h * kAttentionSplitTokens + at + t);
+      add_value(sums, h, p.x, v[0]);
+      add_value(sums, h, p.y, v[1]);
+      add_value(sums, h, p.z, v[2]);
+      add_value(sums, h, p.w, v[3]);
+    }
+  }
+  for (; t < end; ++t) {
+    const Float2 v = Codec::widen_pair(values[t * row]);
+    SPILLWAY_UNROLL
+    for (uint32_t h = 0; h < kHeads; ++h) {
+      add_value(sums, h, work.scores[h * kAttentionSplitTokens + at + t], v);
+    }
+  }
+}
+
 // Part 3: dimensions 2 * pair and the next, of all heads.
 template <KvType kType, uint32_t kHeads>
 SPILLWAY_DEVICE void sum_values(const SplitWork<kHeads>& work, uint32_t pair,
                                 Float2 (&sums)[kHeads]) {
-  using Codec = KvCodec<kType>;
-  const KvGroupLayout& layout = work.kv.layout;
+  using Pair = typename KvCodec<kType>::Pair;
   for (uint32_t b = 0; b < kSplitBlocks; ++b) {
     SPILLWAY_UNROLL
     for (uint32_t h = 0; h < kHeads; ++h) {
@@ -146,23 +180,16 @@ SPILLWAY_DEVICE void sum_values(const SplitWork<kHeads>& work, uint32_t pair,
       sums[h] = {sums[h].x * factor, sums[h].y * factor};
     }
     for (uint32_t first = 0; first < kAttentionBlockTokens; first += kKvBlockTokens) {
-      const uint32_t start = work.first_token + b * kAttentionBlockTokens + first;
-      const uint32_t begin = start < work.seen_begin ? work.seen_begin : start;
+      const uint32_t at = b * kAttentionBlockTokens + first;
+      const uint32_t start = work.first_token + at;
       const uint32_t past = start + kKvBlockTokens;
+      const uint32_t begin = start < work.seen_begin ? work.seen_begin : start;
       const uint32_t end = past < work.seen_end ? past : work.seen_end;
       if (begin >= end) continue;
       const std::byte* block =
           kv_block(work.kv, work.table, work.layer, work.kv_head, start / kKvBlockTokens);
-      const auto* values =
-          reinterpret_cast<const typename Codec::Pair*>(block + layout.block_bytes()) + pair;
-      for (uint32_t t = begin; t < end; ++t) {
-        const Float2 v = Codec::widen_pair(values[(t - start) * (layout.head_dim / 2)]);
-        SPILLWAY_UNROLL
-        for (uint32_t h = 0; h < kHeads; ++h) {
-          const float p = work.scores[h * kAttentionSplitTokens + t - work.first_token];
-          sums[h] = {fused(p, v.x, sums[h].x), fused(p, v.y, sums[h].y)};
-        }
-      }
+      const auto* values = reinterpret_cast<const Pair*>(block + work.kv.layout.block_bytes());
+      add_values<kType>(work, at, begin - start, end - start, values + pair, sums);
     }
   }
 }
