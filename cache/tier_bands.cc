@@ -39,6 +39,7 @@ namespace {
 constexpr std::chrono::milliseconds kLateness(10);
 constexpr std::chrono::seconds kPatienceMax(2);
 constexpr double kReadsInFlight = 64;  // that disks take at once, at least
+constexpr double kHope = 1.1;          // of a rate: more than was measured
 
 }  // namespace
 
@@ -59,7 +60,11 @@ bool Tiers::worth_bands(const Load& load, double compute_price) const {
     }
   }
   if (load.bands < 2) return false;
-  return options_.bands == BandLoads::kAlways ||
+  if (options_.bands == BandLoads::kAlways) return true;
+  // By bands all pages come at the end. So a disk that was slow shows first, page by page, that it
+  // is no longer.
+  const double hoped = nvme_rate_.bytes_per_s(parts_.loop.clock().now());
+  return hoped <= kHope * nvme_rate_.measured_bytes_per_s() &&
          bands_pay(bands_question(load, load.begin, compute_price));
 }
 

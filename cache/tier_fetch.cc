@@ -9,6 +9,13 @@
 #include "runtime/check.h"
 
 namespace spillway::cache {
+namespace {
+
+// Seconds of transfers that are in flight, where that is not too little to be quick.
+constexpr double kHostAhead = 0.002, kNvmeAhead = 0.01, kLatenciesAhead = 8;
+constexpr double kLeastInFlight = 2 << 20;  // bytes
+
+}  // namespace
 
 // False: the load was given up.
 Task<bool> Tiers::start_fetches(std::shared_ptr<Load> load, uint32_t position) {
@@ -152,7 +159,20 @@ Clock::Duration Tiers::transfer_ended(Load& load, Tier tier, Clock::TimePoint be
   const Clock::TimePoint now = parts_.loop.clock().now();
   (tier == Tier::kHost ? host_rate_ : nvme_rate_).ended(now, bytes, whole);
   load.in_flight[static_cast<size_t>(tier)] -= bytes;
+  limit_in_flight(tier);
   return now - began;
+}
+
+// What is in flight cannot be taken back: until it has landed its memory is nobody's, and whoever
+// would rather compute has to wait for it. So a slow tier gets no more than keeps it busy.
+void Tiers::limit_in_flight(Tier tier) {
+  const bool host = tier == Tier::kHost;
+  const double rate = (host ? host_rate_ : nvme_rate_).measured_bytes_per_s();
+  const double seconds = host ? kHostAhead : std::max(kNvmeAhead, kLatenciesAhead * nvme_latency_s_);
+  Semaphore& room = host ? host_room_ : nvme_room_;
+  const auto most = static_cast<double>(room.capacity());
+  const double least = std::min(kLeastInFlight, most);
+  room.set_limit(static_cast<uint64_t>(std::clamp(rate * seconds, least, most)));
 }
 
 Task<Tiers::Fetched> Tiers::fetch_from_host(std::shared_ptr<Load> load, uint32_t position,

@@ -365,6 +365,7 @@ class Tiers {
   Clock::TimePoint transfer_began(Load& load, Tier tier, uint64_t bytes);
   Clock::Duration transfer_ended(Load& load, Tier tier, Clock::TimePoint began, uint64_t bytes,
                                  bool whole);
+  void limit_in_flight(Tier tier);
   Task<Fetched> fetch_from_host(std::shared_ptr<Load> load, uint32_t position, uint32_t group,
                                 Permit permit);
   Task<Fetched> fetch_from_nvme(std::shared_ptr<Load> load, uint32_t position, uint32_t group,

@@ -38,7 +38,7 @@ Semaphore::~Semaphore() {
 
 std::optional<Permit> Semaphore::try_acquire(uint64_t units) {
   CHECK(units <= capacity_);
-  if (!waiters_.empty() || units > available_) return std::nullopt;
+  if (!waiters_.empty() || !has_room(units)) return std::nullopt;
   available_ -= units;
   return Permit(*this, units);
 }
@@ -52,6 +52,16 @@ Task<Result<Permit>> Semaphore::acquire(uint64_t units, StopFlag& stop) {
   co_return Permit(*this, units);
 }
 
+bool Semaphore::has_room(uint64_t units) const {
+  const uint64_t out = capacity_ - available_;
+  return units <= available_ && (out == 0 || out + units <= limit_);
+}
+
+void Semaphore::set_limit(uint64_t units) {
+  limit_ = units;
+  serve();
+}
+
 void Semaphore::release(uint64_t units) {
   CHECK(units <= capacity_ - available_);
   available_ += units;
@@ -62,7 +72,7 @@ void Semaphore::release(uint64_t units) {
 void Semaphore::serve() {
   while (!waiters_.empty()) {
     auto& op = static_cast<AcquireOp&>(waiters_.front());
-    if (op.units > available_) return;
+    if (!has_room(op.units)) return;
     available_ -= op.units;
     waiters_.pop_front();
     op.grant();

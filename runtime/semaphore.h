@@ -63,8 +63,11 @@ class Semaphore {
   // Nothing when the units are not free or somebody waits.
   std::optional<Permit> try_acquire(uint64_t units);
 
+  // From now on no more than so many units are out at a time, but for one request that is larger.
+  void set_limit(uint64_t units);
+
   uint64_t capacity() const { return capacity_; }
-  uint64_t available() const { return available_; }
+  uint64_t available() const { return available_; }  // of the capacity, whatever the limit
   bool has_waiters() const { return !waiters_.empty(); }
 
  private:
@@ -73,8 +76,10 @@ class Semaphore {
   struct Waiter : ListNode<Waiter> {};
   void release(uint64_t units);
   void serve();
+  bool has_room(uint64_t units) const;
 
   const uint64_t capacity_;
+  uint64_t limit_ = capacity_;
   uint64_t available_;
   IntrusiveList<Waiter> waiters_;
 };

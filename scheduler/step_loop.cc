@@ -47,6 +47,7 @@ Task<> StepLoop::run() {
     }
     report_waiting();
     if (build_step()) {
+      no_room_since_.reset();
       co_await run_step();
       continue;
     }
@@ -62,6 +63,13 @@ Task<> StepLoop::run() {
     if (loading) {
       outbox_.deliver();
       publish();
+      co_await wait_for_command();
+      continue;
+    }
+    if (!running_.empty() && room_comes_soon()) {
+      outbox_.deliver();
+      publish();
+      parts_.tiers->wake_soon();
       co_await wait_for_command();
       continue;
     }

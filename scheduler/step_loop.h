@@ -177,6 +177,7 @@ class StepLoop {
   bool is_in_the_way(const LiveSequence& sequence) const;
   void free_promises(PolicyState& state) const;
   bool end_load_in_the_way();
+  bool room_comes_soon();
   bool adopt(LiveSequence& sequence, const std::function<bool()>& take);
   void end_load(LiveSequence& sequence);
   void end_wait(LiveSequence& sequence);
@@ -212,6 +213,7 @@ class StepLoop {
   std::vector<LiveSequence*> running_;  // index: the policy's slot
   std::vector<LiveRequest*> ended_;     // since the last sweep
   bool admission_paused_ = false;
+  std::optional<Clock::TimePoint> no_room_since_;  // while orphans are waited for
   Outbox outbox_;
 
   // The step that runs.

@@ -13,6 +13,8 @@ namespace {
 
 // A stream that has no room for its next token waits no longer than this for what others load.
 constexpr std::chrono::milliseconds kLoadPatience(50);
+// The reads of 8 MiB in flight end within it on a disk of 16 MB/s.
+constexpr std::chrono::milliseconds kOrphanPatience(500);
 
 }  // namespace
 
@@ -135,6 +137,26 @@ bool StepLoop::end_load_in_the_way() {
   if (last == nullptr) return false;
   end_load(*last);
   return true;
+}
+
+// Nobody has room to compute, and pages that loads let go of are still being written by reads which
+// cannot be taken back. They are free in a moment; a load that ended instead would have to be
+// computed. Not for long where more than one stands still.
+bool StepLoop::room_comes_soon() {
+  if (parts_.tiers == nullptr) return false;
+  const auto groups = parts_.cache.stats().groups;
+  const bool orphans = std::any_of(groups.begin(), groups.end(),
+                                   [](const auto& group) { return group.orphaned > 0; });
+  if (!orphans) {
+    no_room_since_.reset();
+    return false;
+  }
+  const Clock::TimePoint now = parts_.loop.clock().now();
+  if (!no_room_since_) no_room_since_ = now;
+  const bool alone = running_.size() == 1;
+  const bool soon = now - *no_room_since_ < (alone ? kOrphanPatience : kLoadPatience);
+  if (!soon) no_room_since_.reset();
+  return soon;
 }
 
 void StepLoop::end_load(LiveSequence& sequence) {

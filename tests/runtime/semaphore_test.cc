@@ -21,14 +21,15 @@ struct Ask {
   int hold_ms;
 };
 
-// Coroutines that ask, hold and give back. Checks what holds at every event: never more units out
-// than there are, and grants in the order of asking.
+// Coroutines that ask, hold and give back, under a limit that changes. Checks what holds at every
+// event: never more units out than there are, and grants in the order of asking.
 struct Contention {
-  Contention(SimulatedLoop& on, std::vector<Ask> all, uint64_t units)
-      : sim(on), asks(std::move(all)), capacity(units) {}
+  Contention(SimulatedLoop& on, std::vector<Ask> all, uint64_t units, std::vector<uint64_t> over_time)
+      : sim(on), asks(std::move(all)), capacity(units), limits(std::move(over_time)) {}
   SimulatedLoop& sim;
   const std::vector<Ask> asks;
   const uint64_t capacity;
+  const std::vector<uint64_t> limits;
   std::unique_ptr<Semaphore> semaphore = std::make_unique<Semaphore>(capacity);
   std::vector<size_t> asked, granted;
   uint64_t held = 0;
@@ -50,7 +51,16 @@ struct Contention {
     (void)co_await all->sim.loop.sleep_for(std::chrono::milliseconds(ask.hold_ms), *stop);
     all->held -= ask.units;
   }
+  // A limit each millisecond; at last none.
+  static Task<> limiter(Contention* all, StopFlag* stop) {
+    for (const uint64_t limit : all->limits) {
+      all->semaphore->set_limit(limit);
+      (void)co_await all->sim.loop.sleep_for(1ms, *stop);
+    }
+    all->semaphore->set_limit(all->capacity);
+  }
   void start(Scope& scope) {
+    scope.spawn(limiter(this, &scope.stop()));
     for (size_t i = 0; i < asks.size(); ++i) scope.spawn(customer(this, i, &scope.stop()));
   }
   void check(bool cancelled) const {
@@ -69,8 +79,48 @@ RC_GTEST_PROP(semaphore, serves_in_order_and_survives_a_cancel_after_every_event
     ask = {*rc::gen::inRange<uint64_t>(0, capacity + 1), *rc::gen::inRange(0, 6),
            *rc::gen::inRange(0, 6)};
   }
+  const auto limits = *rc::gen::container<std::vector<uint64_t>>(
+      rc::gen::inRange<uint64_t>(0, capacity + 1));
   sim::cancel_after_every_event(
-      [&](SimulatedLoop& sim) { return Contention(sim, asks, capacity); });
+      [&](SimulatedLoop& sim) { return Contention(sim, asks, capacity, limits); });
+}
+
+TEST(semaphore, gives_no_more_than_its_limit_but_to_one_who_is_alone) {
+  Semaphore semaphore(10);
+  auto first = semaphore.try_acquire(4);
+  semaphore.set_limit(5);
+  EXPECT_FALSE(semaphore.try_acquire(2).has_value());
+  auto second = semaphore.try_acquire(1);
+  ASSERT_TRUE(second.has_value());
+  semaphore.set_limit(2);  // what is held stays
+  EXPECT_EQ(semaphore.available(), 5u);
+  first.reset();
+  EXPECT_FALSE(semaphore.try_acquire(2).has_value());
+  second.reset();
+  auto large = semaphore.try_acquire(7);
+  EXPECT_TRUE(large.has_value());
+  EXPECT_FALSE(semaphore.try_acquire(1).has_value());
+}
+
+TEST(semaphore, serves_who_waits_when_its_limit_is_raised) {
+  SimulatedLoop sim;
+  Semaphore semaphore(4);
+  semaphore.set_limit(1);
+  StopFlag stop;
+  uint64_t got = 0;
+  const auto ask = [](Semaphore* from, StopFlag* by, uint64_t* into) -> Task<> {
+    Result<Permit> permit = co_await from->acquire(2, *by);
+    if (permit) *into = permit->units();
+  };
+  Scope scope(sim.loop.executor());
+  auto held = semaphore.try_acquire(1);
+  scope.spawn(ask(&semaphore, &stop, &got));
+  while (sim.loop.run_one()) {
+  }
+  EXPECT_EQ(got, 0u);
+  semaphore.set_limit(3);
+  sim.run(scope, 100);
+  EXPECT_EQ(got, 2u);
 }
 
 TEST(semaphore, a_cancelled_large_request_lets_the_small_ones_behind_it_go) {

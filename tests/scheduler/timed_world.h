@@ -79,7 +79,7 @@ struct Below {
 };
 
 struct TimedOptions {
-  uint32_t pages = 640;
+  uint32_t pages = 580;  // what the longest request needs, and hardly more
   uint32_t step_tokens = kStepTokens;
   cache::BandLoads bands = cache::BandLoads::kAuto;
 };
