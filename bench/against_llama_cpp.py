@@ -85,7 +85,7 @@ def ours_once(model, threads, level):
     out = subprocess.run([str(program), model, str(threads), "f16", "1"], capture_output=True,
                          text=True, env={**os.environ, "SPILLWAY_CPU": LEVELS[level][1]})
     if out.returncode != 0:
-        sys.exit(f"model_bench failed: {out.stderr}\nBuild it: cmake --build --preset release")
+        sys.exit(f"model_bench failed: {out.stderr}\nBuild it: cmake --build --preset release --target model_bench")
     found = {}
     for row in ROWS:
         match = re.search(rf"{row}:\s*([\d.]+) tokens/s", out.stdout)
