@@ -12,7 +12,7 @@
 // which the disk takes them, so that a slow disk holds nothing back; what is evicted before its
 // turn is lost, which costs a recompute and nothing else. Up: begin_load() plans, from measured
 // rates, which part of a path to load while its sequence computes the rest (load_plan.h), and at
-// most load_bytes_max are in flight at once.
+// most load_bytes_max are in flight at once, of a slow tier 2 MiB.
 //
 // Sketch, SmolLM2 on NVMe: 360 KiB a page of 16 tokens; at 2 GB/s 180 us a page, 11 us a token,
 // where prefill takes 300 us a token: loading wins by 25x. At 50 MB/s 460 us a token: both together
