@@ -58,7 +58,9 @@ Task<> Tiers::write_behind() {
       KeptPath path = std::move(queue_.front());
       queue_.pop_front();
       const uint64_t held = path.hold;
+      writing_ = true;
       co_await write_path(std::move(path));
+      writing_ = false;
       end_hold(held);
     }
   }

@@ -95,6 +95,7 @@ Tiers::Tiers(TiersOptions options, Parts parts, const MakePolicy& make_policy)
   make_transcoders();
   list_stored();
   if (parts_.store != nullptr || has_host()) scope_.spawn(write_behind());
+  if (parts_.store != nullptr && options_.scrub_pause.count() > 0) scope_.spawn(scrub());
 }
 
 Tiers::~Tiers() {
@@ -422,6 +423,8 @@ TiersStats Tiers::stats() const {
   stats.other_pages = others_.size();
   stats.paths_waiting = queue_.size();
   stats.paths_dropped = paths_dropped_;
+  stats.scrubbed_pages = scrubbed_pages_;
+  stats.scrub_dropped_pages = scrub_dropped_pages_;
   stats.loads = static_cast<uint32_t>(loads_.size());
   stats.steps_under_load = steps_under_load_;
   stats.steps_in_vain = steps_in_vain_;

@@ -27,6 +27,9 @@
 // A tier may lose pages; it never returns wrong bytes, and no request fails because of it: every
 // failure is a page to compute, and a counter.
 //
+// Scrub: while nobody wants anything, what lies on NVMe is read and verified page by page, so that
+// what has rotted is found before somebody counts on it (tier_scrub.cc).
+//
 // Owner and thread: the engine's. Bounds: kPathsMax paths wait to be written, further ones are
 // dropped and counted.
 #pragma once
@@ -96,6 +99,10 @@ struct TiersOptions {
   double guess_bytes_per_s = 1e9;      // of a tier, until it was measured
   BandLoads bands = BandLoads::kAuto;
   uint32_t rows_under_load_max = 512;  // of a step under a load: they pass the layers together
+  // Between two pages that are scrubbed, at least, and between two rounds through the store. 0:
+  // none is. (Not by default: with it a loop always has a timer, so a simulation never idles.)
+  std::chrono::nanoseconds scrub_pause{0};
+  std::chrono::nanoseconds scrub_rest = std::chrono::hours(1);
 };
 
 struct TierStats {
@@ -130,6 +137,8 @@ struct TiersStats {
   uint64_t directory_nodes = 0;
   uint64_t other_pages = 0;  // in the store, of other models, KV formats or page sizes
   uint64_t paths_waiting = 0, paths_dropped = 0;
+  uint64_t scrubbed_pages = 0;           // read to see whether they verify
+  uint64_t scrub_dropped_pages = 0;      // of these, dropped since they did not
   uint32_t loads = 0;                    // running
   uint64_t steps_under_load = 0;         // that computed while layers of their prefix still came
   uint64_t steps_in_vain = 0;            // of these, thrown away: a layer failed or was late
@@ -167,6 +176,9 @@ class Tiers {
 
   // Called, on the loop, whenever a load made progress or a transfer gave its pages back.
   void set_on_progress(std::function<void()> on_progress) { on_progress_ = std::move(on_progress); }
+
+  // Whether nobody wants anything of the engine: only then pages are scrubbed. Without it: always.
+  void set_is_idle(std::function<bool()> is_idle) { is_idle_ = std::move(is_idle); }
 
   // Tokens of the prefix that some tier holds, `device_tokens` of them on the device; gaps count as
   // held. A multiple of page_tokens, less than the prompt. About 100 ns a page.
@@ -394,9 +406,16 @@ class Tiers {
   void judge_read(const Result<>& read);
   Task<> probe_reads();
 
+  // tier_scrub.cc
+  Task<> scrub();
+  bool may_scrub() const;
+  void take_scrubbed(const io::ScrubbedPage& page);
+  void forget_lost(const io::ScrubbedPage& page);
+
   const TiersOptions options_;
   Parts parts_;
   std::function<void()> on_progress_ = [] {};
+  std::function<bool()> is_idle_ = [] { return true; };
   struct OtherPage {
     io::SlotId slot{};
     uint64_t generation = 0;
@@ -416,6 +435,7 @@ class Tiers {
   std::vector<Hold> holds_;
   uint64_t last_hold_ = 0;
   Channel<bool> queued_;  // wakes the writer
+  bool writing_ = false;  // it has a path
   bool waking_ = false;
   bool probing_reads_ = false;
   uint64_t tick_ = 0;
@@ -430,6 +450,7 @@ class Tiers {
   CodecStats codec_;
   uint64_t paths_dropped_ = 0;
   uint64_t steps_under_load_ = 0, steps_in_vain_ = 0;
+  uint64_t scrubbed_pages_ = 0, scrub_dropped_pages_ = 0;
   double nvme_latency_s_ = 0;                 // the least that a read takes
   std::vector<std::shared_ptr<Load>> loads_;  // not given up, and not finished when last looked at
   Scope scope_;                               // last: its tasks use all of the above

@@ -64,6 +64,16 @@ struct StoredPage {
   uint32_t bands = 1;         // page_bands.h
 };
 
+// A page that was looked at while nothing else was to do.
+struct ScrubbedPage {
+  SlotId slot{};
+  uint64_t generation = 0;
+  uint64_t uid = 0;    // PageName
+  uint32_t group = 0;  // the same
+  Result<> read{};     // as of get()
+  bool lost = false;   // the store does not have it any more
+};
+
 struct BlockStoreOptions {
   std::string directory;             // must exist
   uint64_t bytes = 0;                // of the whole file set, index included; never more on disk
@@ -141,9 +151,10 @@ class BlockStore {
   // wait for included: an erase counts at once.
   virtual uint64_t free_slots(uint32_t payload_bytes) const = 0;
 
-  // Verifies one more page of those not verified lately; for idle times. Returns false when it has
-  // been through all.
-  virtual Task<bool> scrub_one(StopFlag& stop) = 0;
+  // Verifies one more page of those not verified lately, in the order of their slots; for idle
+  // times. Nothing: it has been through all, and begins anew. What was called off is the next one.
+  // REQUIRES: no other scrub_one() is under way.
+  virtual Task<std::optional<ScrubbedPage>> scrub_one(StopFlag& stop) = 0;
 
   // Flushes what is pending and awaits all operations, as far as the disk gets by close_deadline:
   // what is durable by then is found again. No call may follow but drained().

@@ -11,6 +11,7 @@ namespace spillway::io {
 namespace {
 
 constexpr uint8_t kReadErrorsMax = 2;
+constexpr uint32_t kPassedMax = 256;  // verified pages that a scrub passes before others' turn
 
 Error gone() { return {ErrorCode::kNotFound, "the page is not in the store any more"}; }
 
@@ -282,23 +283,38 @@ uint64_t PageStore::free_slots(uint32_t payload_bytes) const {
   return slots - std::min(slots, puts_waiting_);
 }
 
-Task<bool> PageStore::scrub_one(StopFlag& stop) {
+Task<std::optional<ScrubbedPage>> PageStore::scrub_one(StopFlag& stop) {
   const Call call(*this);
   IndexedPage* page = nullptr;
-  do {
+  for (uint32_t looked_at = 1;; ++looked_at) {
     page = index_->at_or_behind(scrub_next_);
     if (page == nullptr) {
       ++scrub_round_;
       scrub_next_ = 0;
-      co_return false;
+      co_return std::nullopt;
     }
+    if (page->state == IndexedPage::State::kLive && page->scrubbed_in != scrub_round_) break;
     scrub_next_ = uint64_t{page->slot} + page->units;
-  } while (page->state != IndexedPage::State::kLive || page->scrubbed_in == scrub_round_);
+    if (looked_at % kPassedMax == 0) {
+      const Result<> goes_on = co_await loop_.sleep_for(Clock::Duration::zero(), stop);
+      if (!goes_on) co_return std::nullopt;
+    }
+  }
+  ScrubbedPage scrubbed;
+  scrubbed.slot = SlotId{page->slot};
+  scrubbed.generation = page->generation;
+  scrubbed.uid = page->uid;
+  scrubbed.group = page->group;
+  const uint32_t slot = page->slot;
+  const uint64_t next = uint64_t{slot} + page->units;
   const SectorBuffer buffer(page->stored_bytes);
   // Whatever is wrong with it is counted and dealt with there.
-  const SlotId slot{page->slot};
-  co_await get(slot, page->generation, buffer.bytes(), buffer.owner(), stop);
-  co_return true;
+  scrubbed.read =
+      co_await get(scrubbed.slot, page->generation, buffer.bytes(), buffer.owner(), stop);
+  scrubbed.lost = index_->find_live(slot, scrubbed.generation) == nullptr;
+  const bool called_off = !scrubbed.read && scrubbed.read.error().code == ErrorCode::kCancelled;
+  if (!called_off) scrub_next_ = next;
+  co_return scrubbed;
 }
 
 BlockStoreStats PageStore::stats() const {

@@ -19,6 +19,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -59,7 +60,7 @@ class PageStore final : public BlockStore {
                            StopFlag& stop) override;
   void erase(SlotId slot, uint64_t generation) override;
   uint64_t free_slots(uint32_t payload_bytes) const override;
-  Task<bool> scrub_one(StopFlag& stop) override;
+  Task<std::optional<ScrubbedPage>> scrub_one(StopFlag& stop) override;
   Task<> close() override;
   bool drained() const override { return operations_ == 0; }
   BlockStoreStats stats() const override;

@@ -3,6 +3,7 @@
 // called from any thread; they go through bounded queues.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -40,6 +41,8 @@ struct EngineOptions {
   uint64_t kv_nvme_bytes = 0;
   cache::WritePolicy kv_nvme_write = cache::WritePolicy::kAuto;
   kernels::PageCodec kv_nvme_codec = kernels::PageCodec::kIdentity;
+  // While idle, between two pages that are read to see whether they verify. 0: none is.
+  std::chrono::nanoseconds kv_nvme_scrub = std::chrono::seconds(1);
   // More streams than the device holds take turns, so that all go on (--prefer throughput), or wait
   // for a place while those that have one keep their pace (--prefer latency).
   bool take_turns = true;

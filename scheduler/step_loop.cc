@@ -25,6 +25,7 @@ StepLoop::StepLoop(const EngineOptions& options, const PolicyOptions& policy, Pa
       trace_(parts_.loop) {
   if (parts_.tiers != nullptr) {
     parts_.tiers->set_on_progress([this] { look_again(); });
+    parts_.tiers->set_is_idle([this] { return requests_.empty(); });
   }
   publish();
 }

@@ -49,6 +49,8 @@ std::string debug_cache_body(const ServedModel& model) {
              {"paths_waiting", stats.tiers.paths_waiting},
              {"paths_dropped", stats.tiers.paths_dropped},
              {"loads", stats.tiers.loads},
+             {"scrubbed_pages", stats.tiers.scrubbed_pages},
+             {"scrub_dropped_pages", stats.tiers.scrub_dropped_pages},
              {"steps_under_load", stats.tiers.steps_under_load},
              {"steps_in_vain", stats.tiers.steps_in_vain},
              {"compute_us_per_token", stats.tiers.compute_seconds_per_token * 1e6}};

@@ -125,7 +125,7 @@ constexpr TierValue kTierValues[] = {
      [](Tier t) { return double(t.written_bytes); }},
     {"spillway:tier_evictions_total", "Pages evicted from the tier.", kCounter,
      [](Tier t) { return double(t.evictions); }},
-    {"spillway:tier_errors_total", "Operations that failed; each became a recompute.", kCounter,
+    {"spillway:tier_errors_total", "Operations that failed; no request failed with them.", kCounter,
      [](Tier t) { return double(t.errors); }},
     {"spillway:tier_corrupt_total", "Pages that did not verify; none was served.", kCounter,
      [](Tier t) { return double(t.corrupt); }},
@@ -165,6 +165,13 @@ void add_tiers(Scrape& out, const scheduler::EngineStats& stats) {
   });
   out.add("spillway:tier_other_pages", "Pages of other models or settings; they go first.", kGauge,
           double(stats.tiers.other_pages));
+  if (stats.tiers.nvme.capacity_bytes > 0) {
+    out.add("spillway:tier_scrubbed_pages_total",
+            "Stored pages that were read while idle to see whether they verify.", kCounter,
+            double(stats.tiers.scrubbed_pages), {{"tier", "nvme"}});
+    out.add("spillway:tier_scrub_dropped_pages_total", "Of these, dropped since they did not.",
+            kCounter, double(stats.tiers.scrub_dropped_pages), {{"tier", "nvme"}});
+  }
   out.add("spillway:tier_loads", "Requests whose pages are coming up.", kGauge, stats.tiers.loads);
   out.add("spillway:steps_under_load_total",
           "Steps that computed while later layers of their prefix still came from NVMe.", kCounter,

@@ -161,6 +161,8 @@ scheduler::EngineOptions engine_options_of(const ModelOptions& options, uint32_t
   engine.kv_nvme_bytes = options.kv_nvme_bytes;
   if (options.kv_nvme_write == "reuse") engine.kv_nvme_write = cache::WritePolicy::kReuse;
   if (options.kv_nvme_write == "off") engine.kv_nvme_write = cache::WritePolicy::kOff;
+  engine.kv_nvme_scrub = std::chrono::duration_cast<std::chrono::nanoseconds>(
+      std::chrono::duration<double>(options.kv_nvme_scrub_s));
   if (options.kv_nvme_codec == "planes") engine.kv_nvme_codec = kernels::PageCodec::kPlanes;
   engine.kv_verify_all = options.kv_verify == "all";
   engine.take_turns = options.prefer == "throughput";

@@ -112,6 +112,13 @@ void add_tier_flags(CLI::App& app, ModelOptions& model) {
       ->type_name("identity|planes")
       ->capture_default_str()
       ->group(group);
+  app.add_option("--kv-nvme-scrub", model.kv_nvme_scrub_s,
+                 "While idle, seconds between two stored pages that are read to see whether they "
+                 "still verify; 0: none is")
+      ->check(CLI::Range(0.0, 86400.0))
+      ->type_name("SECONDS")
+      ->capture_default_str()
+      ->group(group);
   add_size(app, "--kv-host-size", model.kv_host_bytes,
            "Host memory for KV pages; of use where the device has memory of its own (default: 0)");
   app.get_option("--kv-host-size")->group(group);

@@ -27,6 +27,7 @@ struct ModelOptions {
   uint64_t kv_nvme_bytes = uint64_t{8} << 30;
   std::string kv_nvme_write = "auto";
   std::string kv_nvme_codec = "identity";
+  double kv_nvme_scrub_s = 1;
   std::string kv_verify = "nvme";
   std::string prefer = "throughput";
   std::string io_backend = "auto";

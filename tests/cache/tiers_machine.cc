@@ -56,6 +56,8 @@ void TiersMachine::open(const std::string& fingerprint) {
   TiersOptions options;
   options.write = shape_.write;
   options.bands = shape_.bands;
+  options.scrub_pause = shape_.scrub_pause;
+  options.scrub_rest = shape_.scrub_rest;
   options.verify_all = true;
   options.load_bytes_max = shape_.load_bytes_max;
   memory_.push_back(*device_.allocate(shape_.staging_pages * largest));
@@ -70,8 +72,12 @@ void TiersMachine::open(const std::string& fingerprint) {
       });
 }
 
+void TiersMachine::close_tiers() {
+  if (!std::exchange(tiers_closed_, true)) run(tiers_->close());
+}
+
 void TiersMachine::close(const std::function<void()>& last_look) {
-  run(tiers_->close());
+  close_tiers();
   if (store_ != nullptr) {
     run(store_->close());
     run(disk_->drain());
@@ -79,6 +85,7 @@ void TiersMachine::close(const std::function<void()>& last_look) {
   }
   last_look();
   before_event = [] {};
+  tiers_closed_ = false;
   tiers_.reset();
   store_.reset();
   cache_.reset();

@@ -2,6 +2,7 @@
 // store and tiers. What a process had in memory goes with it; its files stay.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -26,6 +27,7 @@ struct TiersShape {
   uint64_t load_bytes_max = 8u << 20;
   WritePolicy write = WritePolicy::kAuto;
   BandLoads bands = BandLoads::kAuto;
+  std::chrono::nanoseconds scrub_pause{}, scrub_rest = std::chrono::hours(1);
   uint32_t band_bytes_min = io::BlockStoreOptions{}.band_bytes_min;
 };
 
@@ -37,6 +39,7 @@ class TiersMachine {
 
   // A process starts, of this model.
   void open(const std::string& fingerprint = "test model");
+  void close_tiers();  // the first of what close() does
   // It ends; `last_look` sees its parts when none of them does anything any more.
   // REQUIRES: all sequences were released.
   void close(const std::function<void()>& last_look);
@@ -74,6 +77,7 @@ class TiersMachine {
   sim::SimFiles files_;
   bool idle_ = false;
   uint64_t opened_ = 0;  // processes
+  bool tiers_closed_ = false;
 
   std::vector<kernels::DeviceMemory> memory_;
   std::unique_ptr<sim::SimDisk> disk_;

@@ -64,6 +64,14 @@ TEST(tiers_model, nvme) {
                .staging_pages = kFewBuffers});
 }
 
+// Often enough that scrubs meet all else.
+TEST(tiers_model, nvme_scrubbed) {
+  check_shape({.cache = {.windows = {0, 41}, .capacity = {24, 16}},
+               .nvme_bytes = kSmall,
+               .scrub_pause = std::chrono::milliseconds(5),
+               .scrub_rest = std::chrono::milliseconds(300)});
+}
+
 TEST(tiers_model, nvme_with_room) {
   check_shape({.cache = {.windows = {0}, .capacity = {30}, .policy = EvictionPolicyKind::kValue},
                .nvme_bytes = kRoomy});

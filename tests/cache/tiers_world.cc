@@ -8,12 +8,15 @@
 
 namespace spillway::cache {
 
-TiersWorld::TiersWorld(const TiersShape& shape, uint64_t seed) : machine_(shape, seed) { open(); }
+TiersWorld::TiersWorld(const TiersShape& shape, uint64_t seed)
+    : shape_(shape), machine_(shape, seed) {
+  open("test model");
+}
 
 TiersWorld::~TiersWorld() { close(); }
 
-void TiersWorld::open() {
-  machine_.open();
+void TiersWorld::open(const std::string& fingerprint) {
+  machine_.open(fingerprint);
   tiers().compute_rate().measured(0, 16, 1);  // so slow that all is loaded
 }
 
@@ -21,9 +24,11 @@ void TiersWorld::close() {
   machine_.close([this] { EXPECT_EQ(tiers().check_integrity(), ""); });
 }
 
-void TiersWorld::restart() {
+void TiersWorld::close_tiers() { machine_.close_tiers(); }
+
+void TiersWorld::restart(const std::string& fingerprint) {
   close();
-  open();
+  open(fingerprint);
 }
 
 bool TiersWorld::run_until(const std::function<bool()>& condition) {
@@ -34,6 +39,22 @@ bool TiersWorld::run_until(const std::function<bool()>& condition) {
   }
   ADD_FAILURE() << "this goes on for ever";
   return false;
+}
+
+Task<> TiersWorld::sleep(Clock::Duration time) {
+  StopFlag never;
+  co_await machine_.loop().sleep_for(time, never);
+}
+
+void TiersWorld::pass(Clock::Duration time) {
+  machine_.run(sleep(time));
+  while (machine_.step()) {
+  }
+}
+
+void TiersWorld::settle() {
+  if (shape_.scrub_pause.count() > 0) return pass(std::chrono::milliseconds(1));
+  run_until([] { return false; });
 }
 
 TiersWorld::Asked TiersWorld::begin(const std::vector<TokenId>& prompt) {
@@ -117,7 +138,19 @@ TiersWorld::Records TiersWorld::records(const std::vector<TokenId>& prompt) cons
   return found;
 }
 
-void TiersWorld::lose(const std::vector<TokenId>& prompt, uint32_t position, uint32_t group) {
+uint32_t TiersWorld::first_by_slot(const std::vector<TokenId>& prompt) const {
+  const PromptKeys keys = machine_.cache().keys(prompt);
+  auto first = std::pair(UINT32_MAX, 0u);
+  machine_.store()->for_each([&](const io::StoredPage& page) {
+    const uint32_t at = page.name.position;
+    if (page.name.group > 0 || page.name.key[0] != keys.pages[at].low) return;
+    first = std::min(first, std::pair(static_cast<uint32_t>(page.slot), at));
+  });
+  return first.second;
+}
+
+std::pair<io::SlotId, uint64_t> TiersWorld::stored_at(const std::vector<TokenId>& prompt,
+                                                      uint32_t position, uint32_t group) {
   const PromptKeys keys = cache().keys(prompt);
   std::vector<std::pair<io::SlotId, uint64_t>> found;
   store().for_each([&](const io::StoredPage& page) {
@@ -126,8 +159,21 @@ void TiersWorld::lose(const std::vector<TokenId>& prompt, uint32_t position, uin
       found.emplace_back(page.slot, page.generation);
     }
   });
-  ASSERT_EQ(found.size(), 1u);
-  store().erase(found[0].first, found[0].second);
+  CHECK(found.size() == 1);
+  return found[0];
+}
+
+void TiersWorld::lose(const std::vector<TokenId>& prompt, uint32_t position, uint32_t group) {
+  const auto [slot, generation] = stored_at(prompt, position, group);
+  store().erase(slot, generation);
+}
+
+// Pages are what the file ends with.
+void TiersWorld::rot(const std::vector<TokenId>& prompt, uint32_t position, uint32_t group) {
+  const auto slot = static_cast<uint64_t>(stored_at(prompt, position, group).first);
+  const io::BlockStoreStats stats = store().stats();
+  const uint64_t pages = stats.file_bytes - stats.capacity_bytes;
+  disk().files().find("store/pages.kv")->flip_bit(pages + slot * io::kSectorBytes + 100, 3);
 }
 
 }  // namespace spillway::cache

@@ -39,11 +39,14 @@ class TiersWorld {
 
   // Until the condition holds. False: nothing would ever make it so.
   bool run_until(const std::function<bool()>& condition);
+  // So long, and then until nothing is ready any more.
+  void pass(Clock::Duration time);
+  // Until nothing will ever happen by itself; where pages are scrubbed, for a moment.
   // REQUIRES: no load is left that nobody has taken or given up.
-  void settle() {
-    run_until([] { return false; });
-  }
-  void restart();
+  void settle();
+  void restart(const std::string& fingerprint = "test model");
+  // What the end of a process begins with; restart() does the rest.
+  void close_tiers();
 
   // (position, group) of each of this prompt's pages that the store holds.
   using Records = std::set<std::pair<uint32_t, uint32_t>>;
@@ -51,16 +54,27 @@ class TiersWorld {
   uint64_t stored() const { return machine_.tiers().stats().nvme.pages; }
   // The store loses that page, and nobody knows yet.
   void lose(const std::vector<TokenId>& prompt, uint32_t position, uint32_t group = 0);
+  // The position of that page of the prompt which lies before the others of the full group.
+  uint32_t first_by_slot(const std::vector<TokenId>& prompt) const;
+  // A bit of that page flips on disk.
+  void rot(const std::vector<TokenId>& prompt, uint32_t position, uint32_t group = 0);
 
   TestCache& cache() { return machine_.cache(); }
   Tiers& tiers() { return machine_.tiers(); }
   io::BlockStore& store() { return *machine_.store(); }
   sim::SimDisk& disk() { return *machine_.disk(); }
 
- private:
-  void open();
-  void close();
+  SimulatedClock& clock() { return machine_.clock(); }
 
+ private:
+  void open(const std::string& fingerprint);
+  Task<> sleep(Clock::Duration time);
+  void close();
+  // Its place in the store.
+  std::pair<io::SlotId, uint64_t> stored_at(const std::vector<TokenId>& prompt, uint32_t position,
+                                            uint32_t group);
+
+  const TiersShape shape_;
   TiersMachine machine_;
 };
 

@@ -294,7 +294,7 @@ class Tiers(unittest.TestCase):
         chance = random.Random(5)
         for page in pages[::10]:
             store_file.flip(path, page, chance.randrange(page.bytes))
-        with TierServer(directory) as server:
+        with TierServer(directory, "--kv-nvme-scrub", "0") as server:
             sums = self.mix.play(server)
             corrupt = settle(server)["corrupt"]
             self.assertGreater(corrupt, 0)
@@ -306,6 +306,44 @@ class Tiers(unittest.TestCase):
         code, said = verify(directory)
         self.assertEqual(code, 1 if corrupt < len(pages[::10]) else 0, said)
         self.assertIn(f"; {len(pages[::10]) - corrupt} did not", said)
+
+    def test_what_has_rotted_is_found_before_anybody_asks(self):  # case S1
+        directory = self.copy("rotten")
+        path = directory / "pages.kv"
+        pages = store_file.pages(path)
+        for page in pages[::10]:
+            store_file.flip(path, page, page.bytes // 2)
+        rotten = len(pages[::10])
+        with TierServer(directory, "--kv-nvme-scrub", "0.001") as server:
+            end = time.monotonic() + 60
+            while (scrubbed := server.cache()["tiers"]["scrubbed_pages"]) < len(pages):
+                self.assertLess(time.monotonic(), end, f"{scrubbed} of {len(pages)}")
+                time.sleep(0.05)
+            found = server.cache()["tiers"]
+            self.assertEqual(scrubbed, len(pages))
+            self.assertEqual(found["scrub_dropped_pages"], rotten)
+            self.assertEqual(found["nvme"]["corrupt"], rotten)
+            self.assertEqual(found["nvme"]["pages"], len(pages) - rotten)
+            for name, count in (("scrubbed", scrubbed), ("scrub_dropped", rotten)):
+                self.assertEqual(server.metric(f"spillway:tier_{name}_pages_total"), count)
+            self.assertEqual(server.output().count("nvme_scrub dropped_slot="), 1)
+            sums = self.mix.play(server)
+            self.assertGreater(sums["nvme"], 1000, sums)
+            state = settle(server)
+            self.assertEqual((state["errors"], state["corrupt"]), (rotten, rotten))
+        self.assertEqual(verify(directory)[0], 0)
+
+    def test_an_idle_server_scrubs_and_uses_no_processor(self):
+        with TierServer(self.copy("idle")) as server:
+            def used():
+                with open(f"/proc/{server.process.pid}/stat") as file:
+                    fields = file.read().rsplit(")", 1)[1].split()
+                return int(fields[11]) + int(fields[12])  # ticks of user and system time
+            time.sleep(0.5)
+            before = used()
+            time.sleep(5)
+            self.assertLessEqual(used() - before, 3)  # of 500
+            self.assertGreaterEqual(server.cache()["tiers"]["scrubbed_pages"], 3)
 
     def test_the_directory_never_outgrows_its_size(self):
         directory = self.root / "small"
@@ -448,7 +486,7 @@ class FailingDisk(unittest.TestCase):
         mix = Mix()
         with tempfile.TemporaryDirectory() as folder, \
                 small_disk(pathlib.Path(folder), 4096 if FULL else 192) as (disk, image):
-            with TierServer(disk / "kv") as server:
+            with TierServer(disk / "kv", "--kv-nvme-scrub", "0") as server:
                 mix.play(server)
                 before = settle(server)
                 self.assertEqual(before["errors"], 0)

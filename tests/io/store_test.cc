@@ -463,6 +463,50 @@ TEST_P(StoreTest, scrubbing_goes_through_all_pages_once_a_round_and_finds_what_i
   EXPECT_EQ(visible().size(), 9u);
 }
 
+TEST_P(StoreTest, a_scrub_that_is_called_off_is_done_again) {
+  for (uint64_t i = 0; i < 4; ++i) ASSERT_TRUE(put(TestPage(i)).has_value());
+  StopFlag stopped;
+  stopped.stop();
+  for (int i = 0; i < 3; ++i) {
+    const auto called_off = run(store_->scrub_one(stopped));
+    ASSERT_TRUE(called_off.has_value());
+    EXPECT_FALSE(called_off->lost);
+    ASSERT_FALSE(called_off->read.has_value());
+    EXPECT_EQ(called_off->read.error().code, ErrorCode::kCancelled);
+  }
+  std::set<SlotId> slots;
+  while (const auto page = run(store_->scrub_one(stop_))) {
+    EXPECT_TRUE(page->read.has_value());
+    slots.insert(page->slot);
+  }
+  EXPECT_EQ(slots.size(), 4u);
+}
+
+// Those that a load has verified are passed over, however many there are.
+TEST_P(StoreTest, a_scrub_says_which_page_it_was) {
+  constexpr uint64_t kPages = 300, kRoom = 600 * kSectorBytes;
+  close();
+  open(options(kRoom, {kSectorBytes}));
+  for (uint64_t i = 0; i < kPages; ++i) ASSERT_TRUE(put(TestPage(i, kSectorBytes)).has_value());
+  const auto last = visible().at(kPages - 1);
+  for (const auto& [number, page] : visible()) {
+    if (number + 1 < kPages) EXPECT_TRUE(serves(page, TestPage(number, kSectorBytes)));
+  }
+  const uint64_t area = kRoom - store_->stats().capacity_bytes;
+  overwrite("pages.kv", area + static_cast<uint64_t>(last.slot) * kSectorBytes,
+            Aligned(kSectorBytes, 1234));
+  const uint64_t reads = ring().stats().reads;
+  const auto page = run(store_->scrub_one(stop_));
+  ASSERT_TRUE(page.has_value());
+  EXPECT_EQ(ring().stats().reads, reads + 1);
+  EXPECT_EQ(page->slot, last.slot);
+  EXPECT_EQ(page->generation, last.generation);
+  EXPECT_EQ(page->uid, kPages - 1);
+  EXPECT_TRUE(page->lost);
+  ASSERT_FALSE(page->read.has_value());
+  EXPECT_EQ(page->read.error().code, ErrorCode::kCorrupt);
+}
+
 INSTANTIATE_TEST_SUITE_P(each, StoreTest, testing::Values("sim", "threads", "uring"),
                          [](const auto& kind) { return std::string(kind.param); });
 

@@ -309,6 +309,8 @@ class World {
     tiers.load_all = options_.load_all;
     tiers.load_bytes_max = options_.load_bytes_max;
     tiers.bands = options_.bands;
+    tiers.scrub_pause = options_.scrub_pause;
+    tiers.scrub_rest = options_.scrub_rest;
     tiers.rows_under_load_max = options_.step_tokens;
     memory_.push_back(*device_.allocate(options_.staging_bytes));
     tiers.staging = {memory_.back().data, options_.staging_bytes};

@@ -76,12 +76,17 @@ WorldOptions draw_options(Prng& rng, uint64_t seed, sim::SimFiles& files) {
       options.nvme_bytes = std::max<uint64_t>(options.nvme_bytes, 2u << 20);
     }
   }
+  if (random_at(seed, 97, 0) % 3 == 0) {
+    options.scrub_pause = std::chrono::microseconds(50u << (random_at(seed, 97, 1) % 10));
+    options.scrub_rest = options.scrub_pause * static_cast<int>(1 + random_at(seed, 97, 2) % 20);
+  }
   return options;
 }
 
 struct Totals {
   uint64_t steps = 0, hits = 0, corrupt = 0, errors = 0, turns = 0, cached = 0;
   uint64_t under_load = 0, in_vain = 0;  // steps
+  uint64_t scrubbed = 0, scrub_dropped = 0;
 };
 
 void run_seed(uint64_t seed, Totals& totals) {
@@ -108,6 +113,8 @@ void run_seed(uint64_t seed, Totals& totals) {
     totals.errors += world.tiers_stats().nvme.errors;
     totals.under_load += world.tiers_stats().steps_under_load;
     totals.in_vain += world.tiers_stats().steps_in_vain;
+    totals.scrubbed += world.tiers_stats().scrubbed_pages;
+    totals.scrub_dropped += world.tiers_stats().scrub_dropped_pages;
     if (testing::Test::HasFailure()) return;
   }
 }
@@ -128,19 +135,24 @@ TEST(Swarm, every_seed_gives_the_answers_of_a_run_without_cache) {
   }
   std::printf(
       "%llu seeds, %llu steps, %llu tokens from the cache, %llu pages from lower tiers, "
-      "%llu corrupt, %llu errors, %llu turns, %llu steps under loads, %llu of them in vain\n",
+      "%llu corrupt, %llu errors, %llu turns, %llu steps under loads, %llu of them in vain, "
+      "%llu pages scrubbed, %llu of them dropped\n",
       static_cast<unsigned long long>(count), static_cast<unsigned long long>(totals.steps),
       static_cast<unsigned long long>(totals.cached), static_cast<unsigned long long>(totals.hits),
       static_cast<unsigned long long>(totals.corrupt),
       static_cast<unsigned long long>(totals.errors), static_cast<unsigned long long>(totals.turns),
       static_cast<unsigned long long>(totals.under_load),
-      static_cast<unsigned long long>(totals.in_vain));
+      static_cast<unsigned long long>(totals.in_vain),
+      static_cast<unsigned long long>(totals.scrubbed),
+      static_cast<unsigned long long>(totals.scrub_dropped));
   if (count < 100) return;
   EXPECT_GT(totals.hits, count);
   if (count >= 1000) EXPECT_GT(totals.corrupt, 0u);
   EXPECT_GT(totals.errors, 0u);
   EXPECT_GT(totals.turns, 0u);
   EXPECT_GT(totals.under_load, 0u);
+  EXPECT_GT(totals.scrubbed, 0u);
+  if (count >= 1000) EXPECT_GT(totals.scrub_dropped, 0u);
   if (count >= 1000) EXPECT_GT(totals.in_vain, 0u);
 }
 

@@ -468,6 +468,47 @@ TEST(TiersSimulation, the_timeline_of_a_tenant_shows_the_others_without_sizes) {
   EXPECT_EQ(trace_json(*all).find("\"others\":\"hidden\""), std::string::npos);
 }
 
+// case S1: pages rot while nobody asks for them. Scrubbing finds all, so the next prompt counts on
+// none, and its answer is what it was. It reads nothing while requests run.
+TEST(TiersSimulation, what_rots_while_nobody_asks_is_found_by_scrubbing) {
+  sim::SimFiles files;
+  WorldOptions options;
+  options.files = &files;
+  options.scrub_pause = std::chrono::milliseconds(1);
+  options.scrub_rest = std::chrono::milliseconds(20);
+  World world(options);
+  const Request request = prompt_of(200, 8);
+  std::vector<std::shared_ptr<Client>> asked = {world.submit(request)};
+  uint64_t scrubbed = 0, stored = 0;  // when the latest was submitted; before the rot
+  world.run_to_end([&] {
+    const cache::TiersStats stats = world.tiers().stats();
+    if (!asked.back()->done()) {
+      EXPECT_LE(stats.scrubbed_pages, scrubbed + 1);
+      return;
+    }
+    if (asked.size() == 2) {
+      world.steps().push(ShutDownCommand{});
+    } else if (stored > 0) {
+      if (stats.nvme.pages > 0) return;
+      EXPECT_EQ(stats.scrub_dropped_pages, stored);
+      EXPECT_EQ(stats.nvme.errors, stored);
+      scrubbed = stats.scrubbed_pages;
+      asked.push_back(world.submit(request));
+    } else if (stats.scrubbed_pages >= 12) {  // each is good, and was read
+      EXPECT_EQ(stats.scrub_dropped_pages, 0u);
+      stored = stats.nvme.pages;
+      sim::SimImage& image = *files.find("store/pages.kv");
+      const uint64_t pages = stats.store.file_bytes - stats.store.capacity_bytes;
+      for (uint64_t at = pages; at < image.size(); at += io::kSectorBytes) image.flip_bit(at, 1);
+      world.forget_on_device();
+    }
+  });
+  ASSERT_EQ(asked.size(), 2u);
+  EXPECT_GE(stored, 12u);
+  EXPECT_EQ(asked[1]->usage().matched_tokens, 0u);
+  EXPECT_EQ(world.tiers_stats().nvme.errors, stored);
+}
+
 // Where bringing pages back takes the disk's time, fewer streams take turns, and all end.
 TEST(TiersSimulation, streams_that_thrash_are_fewer_and_all_end) {
   uint64_t thrashed = 0;
