@@ -22,11 +22,13 @@
 #include <vector>
 
 #include "cache/eviction_policy.h"
+#include "cache/host_pool.h"
 #include "cache/namespace_key.h"
 #include "cache/page_counts.h"
 #include "cache/page_pool.h"
 #include "cache/residency.h"
 #include "io/block_store.h"
+#include "kernels/page_codec.h"
 
 namespace spillway::cache {
 
@@ -42,8 +44,11 @@ struct TierEntry : EvictionCandidate {
 
 struct LowerPage {
   Residency residency;
-  PageId host_page = kNoPage;
-  uint64_t host_checksum = 0;  // when every crossing is checked
+  HostUnits host_units;  // none: it has no place in host memory
+  // How it lies there.
+  kernels::PageCodec host_codec = kernels::PageCodec::kIdentity;
+  uint32_t host_bytes = 0;
+  uint64_t host_checksum = 0;  // of these; without a codec where every crossing is checked
   // A reset came while it was read there: it goes when nobody reads it any more.
   bool host_cleared = false, nvme_cleared = false;
   io::SlotId slot{};

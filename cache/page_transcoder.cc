@@ -68,12 +68,15 @@ Task<uint32_t> PageTranscoder::encode(kernels::PageCodec codec, std::span<const 
 }
 
 Task<Result<>> PageTranscoder::decode(kernels::PageCodec codec, std::shared_ptr<Buffer> from,
-                                      uint32_t encoded_bytes, std::span<std::byte> page) {
+                                      uint32_t encoded_bytes, std::span<std::byte> page,
+                                      Fill fill) {
   CHECK(encoded_bytes <= from->bytes().size());
   std::unique_ptr<kernels::PageCoder> coder = borrow_coder();
-  const std::span<const std::byte> encoded = from->bytes().first(encoded_bytes);
+  const std::span<std::byte> encoded = from->bytes().first(encoded_bytes);
   bool good = false;
-  std::function<void()> work = [&] { good = coder->decode(codec, encoded, page); };
+  std::function<void()> work = [&] {
+    good = (fill == nullptr || fill(encoded)) && coder->decode(codec, encoded, page);
+  };
   const Result<> ran = co_await run_(std::move(work));
   coders_.push_back(std::move(coder));
   if (!ran) co_return ran.error();

@@ -1,7 +1,7 @@
 // Pages between their own bytes and what a codec makes of them, on threads that are not the
 // engine's. A buffer takes the encoded bytes from the worker that makes them to the disk operation
-// that writes them, or from the one that reads them to the worker that decodes them straight into
-// the page's memory; whoever uses it last lets go of it.
+// or the host page that keeps them, or from there to the worker that decodes them straight into the
+// page's memory; whoever uses it last lets go of it.
 //
 // Sketch, SmolLM2 in f16: a page of 360 KiB, half of it through the Huffman coder at about 0.5 GB/s
 // in and 1 GB/s out (docs/BENCHMARKS.md): 0.5 ms a page down, 0.25 ms up, 16 us a token against the
@@ -13,6 +13,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -52,9 +53,12 @@ class PageTranscoder {
   // sector is zero. 0: the page would not get smaller, or the workers have too much to do.
   Task<uint32_t> encode(kernels::PageCodec codec, std::span<const std::byte> page,
                         std::shared_ptr<Buffer> to);
-  // Decodes the buffer's first bytes into the page. kCorrupt: they are not what encode() made.
+  // Puts the encoded bytes where they are wanted. False: they are not those that were kept.
+  using Fill = std::function<bool(std::span<std::byte> to)>;
+  // Decodes the buffer's first bytes into the page, after `fill`, if any, has put them there on the
+  // same worker. kCorrupt: they are not what encode() made.
   Task<Result<>> decode(kernels::PageCodec codec, std::shared_ptr<Buffer> from,
-                        uint32_t encoded_bytes, std::span<std::byte> page);
+                        uint32_t encoded_bytes, std::span<std::byte> page, Fill fill = {});
 
  private:
   std::unique_ptr<kernels::PageCoder> borrow_coder();

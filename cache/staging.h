@@ -45,6 +45,7 @@ class Staging {
     return std::make_shared<Slot>(*this, index);
   }
   size_t free_slots() const { return free_.size(); }
+  size_t slots() const { return memory_.size() / slot_bytes_; }
 
  private:
   const std::span<std::byte> memory_;

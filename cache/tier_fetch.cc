@@ -1,11 +1,10 @@
-// A page on its way up: from a host page by a stream copy, from NVMe by a read into its own memory,
-// whole or band by band, or, where a codec made it, into a buffer that a worker decodes.
+// A page on its way up: from host memory (tier_host.cc), or from NVMe by a read into its own
+// memory, whole or band by band, or, where a codec made it, into a buffer that a worker decodes.
 #include <algorithm>
 #include <utility>
 
 #include "cache/tiers.h"
 #include "io/page_bands.h"
-#include "kernels/stamp.h"
 #include "runtime/check.h"
 
 namespace spillway::cache {
@@ -102,10 +101,7 @@ Task<> Tiers::fetch(std::shared_ptr<Load> load, uint32_t position, uint32_t grou
     fetched = co_await fetch_from_host(load, position, group, std::move(permit));
     pin.reset();
     const bool corrupt = fetched.tried && !fetched.good;
-    if (corrupt && node->pages[group].residency.may_drop(Tier::kHost) &&
-        host_pools_[group].pins(node->pages[group].host_page) == 0) {
-      drop_host(*node, group);
-    }
+    if (corrupt && may_drop_host(*node, group)) drop_host(*node, group);
   } else {
     fetched = co_await fetch_from_nvme(load, position, group, std::move(permit));
     // A reset that came meanwhile meant this page too; what led to it is gone.
@@ -173,38 +169,6 @@ void Tiers::limit_in_flight(Tier tier) {
   const auto most = static_cast<double>(room.capacity());
   const double least = std::min(kLeastInFlight, most);
   room.set_limit(static_cast<uint64_t>(std::clamp(rate * seconds, least, most)));
-}
-
-Task<Tiers::Fetched> Tiers::fetch_from_host(std::shared_ptr<Load> load, uint32_t position,
-                                            uint32_t group, Permit permit) {
-  Load::Slot& slot = load->at(position);
-  const LowerPage& lower = slot.node->pages[group];
-  PagePool& pool = host_pools_[group];
-  const uint64_t bytes = pool.page_bytes();
-  Fetched fetched;
-  if (permit.units() == 0) {
-    permit = co_await room_for(load, &load->host_turn, &host_room_, bytes);
-  }
-  if (permit.units() == 0 || !slot.is_wanted()) co_return fetched;
-  const std::shared_ptr<FillingPage> page = slot.pages[group];
-  fetched.tried = true;
-  const Clock::TimePoint began = transfer_began(*load, Tier::kHost, bytes);
-  kernels::Stream& stream = parts_.device.copy_in();
-  TraceEvent copied{.name = "copy",
-                    .lane = TraceLane::kCopyIn,
-                    .arguments = {{{"bytes", static_cast<int64_t>(pool.page_bytes())}}}};
-  const bool traced = parts_.loop.trace().on();
-  if (traced) kernels::stamp(stream, parts_.loop.clock(), copied.begin);
-  stream.copy(page->data(), pool.data(lower.host_page), pool.page_bytes());
-  if (traced) kernels::stamp(stream, parts_.loop.clock(), copied.end);
-  const std::unique_ptr<kernels::Event> done = parts_.device.make_event();
-  stream.record(*done);
-  co_await done->wait();
-  if (traced && parts_.loop.trace().on()) parts_.loop.trace().add(copied);
-  fetched.good = !options_.verify_all || checksum_of({page->data(), bytes}) == lower.host_checksum;
-  if (!fetched.good) ++host_.corrupt;
-  fetched.took = transfer_ended(*load, Tier::kHost, began, bytes, fetched.good);
-  co_return fetched;
 }
 
 // The page whole, or band by band: each waits for its turn behind the same band of the other pages,

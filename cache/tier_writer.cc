@@ -130,8 +130,10 @@ Task<> Tiers::write_path(KeptPath path) {
   const uint32_t groups = parts_.cache.groups();
   const uint32_t full = full_groups();
   const auto pages = static_cast<uint32_t>(path.keys.pages.size());
-  const uint32_t batch =
-      std::max<uint32_t>(1, static_cast<uint32_t>(kBatchBytes / parts_.cache.page_bytes(0)));
+  // Of small pages no more than there are buffers, which are of the largest group's size.
+  size_t batch_pages = kBatchBytes / parts_.cache.page_bytes(0);
+  if (staging_ != nullptr) batch_pages = std::min(batch_pages, staging_->slots());
+  const auto batch = static_cast<uint32_t>(std::max<size_t>(1, batch_pages));
   std::vector<DirectoryNode*> nodes;
   uint32_t end = 0;
   for (uint32_t begin = 0; begin < pages && clears == clears_; begin = end) {
@@ -189,7 +191,7 @@ Task<> Tiers::write_batch(PinnedPath pinned, std::vector<DirectoryNode*> nodes, 
     if (pages > 0 && traced && parts_.loop.trace().on()) parts_.loop.trace().add(copied);
   }
   pinned.lease.reset();  // the copies have ended: the disk may be as slow as it likes
-  finish_host_copies(copies, parts_.loop.clock().now() - began, clears);
+  co_await finish_host_copies(std::move(copies), began, clears);
   if (parts_.store == nullptr) co_return;
   if (has_host()) staged = begin_host_puts(nodes, range, reused);
   Scope puts(parts_.loop.executor(), scope_.stop());
@@ -200,49 +202,6 @@ Task<> Tiers::write_batch(PinnedPath pinned, std::vector<DirectoryNode*> nodes, 
   }
   co_await puts.join();
   co_await drop_unreachable(staged);
-}
-
-// Device pages into host pages, as far as those are free or can be made so.
-void Tiers::start_host_copies(const PinnedPath& pinned, const std::vector<DirectoryNode*>& nodes,
-                              const Range& range, std::vector<Copy>& copies) {
-  if (!has_host()) return;
-  for (uint32_t position = range.begin; position < range.end; ++position) {
-    for (uint32_t g = range.first_group; g < range.end_group; ++g) {
-      const PageId from = pinned.pages[g][position];
-      LowerPage& lower = nodes[position]->pages[g];
-      if (from == kNoPage || !lower.residency.may_begin(Move::kDeviceToHost)) continue;
-      PagePool& pool = host_pools_[g];
-      while (pool.count(PageState::kFree) == 0 && evict_one(Tier::kHost, g)) {
-      }
-      lower.host_page = pool.acquire(PageState::kFilling);
-      if (lower.host_page == kNoPage) {
-        ++host_.skipped;
-        continue;
-      }
-      begin_move(*nodes[position], g, Move::kDeviceToHost);
-      parts_.device.copy_out().copy(pool.data(lower.host_page), parts_.cache.page_data(g, from),
-                                    pool.page_bytes());
-      copies.push_back({nodes[position], g, nullptr, nullptr});
-    }
-  }
-}
-
-void Tiers::finish_host_copies(const std::vector<Copy>& copies, Clock::Duration took,
-                               uint64_t clears) {
-  for (const Copy& copy : copies) {
-    PagePool& pool = host_pools_[copy.group];
-    LowerPage& lower = copy.node->pages[copy.group];
-    pool.move(lower.host_page, PageState::kSealed);
-    if (options_.verify_all) {
-      lower.host_checksum = checksum_of({pool.data(lower.host_page), pool.page_bytes()});
-    }
-    ++host_.pages;
-    ++host_.writes;
-    host_.written_bytes += pool.page_bytes();
-    host_.write_time.observe(took);
-    end_move(*copy.node, copy.group, true);
-    if (clears != clears_) drop_host(*copy.node, copy.group);
-  }
 }
 
 // Without a host tier pages go through a buffer.
@@ -283,8 +242,10 @@ std::vector<Tiers::Copy> Tiers::begin_host_puts(const std::vector<DirectoryNode*
         continue;
       }
       begin_move(*node, g, Move::kHostToNvme);
-      puts.push_back({node, g, host_pools_[g].data(lower.host_page),
-                      std::make_shared<HostPin>(*this, *node, g), position < reused});
+      std::byte* const data =
+          host_is_encoded() ? nullptr : host_pools_[g].page_data(lower.host_units);
+      puts.push_back(
+          {node, g, data, std::make_shared<HostPin>(*this, *node, g), position < reused});
     }
   }
   return puts;
@@ -348,15 +309,22 @@ Task<> Tiers::put_page(Put put, std::byte* data, std::shared_ptr<void> owner) {
   DirectoryNode* const node = put.node;
   const uint32_t group = put.group;
   const size_t bytes = parts_.cache.page_bytes(group);
-  Stored to_store = co_await encode(group, data, std::move(owner));
+  Stored to_store;
+  if (data == nullptr) {
+    to_store = co_await lift_from_host(node, group, std::move(owner));
+  } else {
+    to_store = co_await encode(group, data, std::move(owner));
+  }
   const auto stored_bytes = static_cast<uint32_t>(to_store.payload.bytes.size());
   const bool again = put.reused || node->uses > 0 || is_missed(*node, group);
   // What it takes is known only now, and a reset may have come meanwhile.
-  if (put.clears != clears_ ||
+  if (put.clears != clears_ || stored_bytes == 0 ||
       (encoder_ != nullptr && !frees_slot(group, stored_bytes, 0, again))) {
     end_move(*node, group, false);
     ++nvme_.skipped;
     write_breaker_.undecided();
+    if (to_store.corrupt) ++host_.corrupt;
+    if (to_store.corrupt && may_drop_host(*node, group)) drop_host(*node, group);
     co_return;
   }
   io::PageName name;

@@ -50,20 +50,6 @@ std::set<PageId> filled_for(std::span<const std::shared_ptr<Load>> loads, uint32
 
 }  // namespace
 
-Tiers::HostPin::HostPin(Tiers& tiers, DirectoryNode& node, uint32_t group)
-    : tiers_(tiers), node_(node), group_(group) {
-  tiers_.host_pools_[group_].pin(node_.pages[group_].host_page);
-  ++node_.transfers;
-  tiers_.unlist(node_.pages[group_].host, Tier::kHost);
-}
-
-Tiers::HostPin::~HostPin() {
-  tiers_.host_pools_[group_].unpin(node_.pages[group_].host_page);
-  --node_.transfers;
-  tiers_.list_idle(node_, group_);
-  tiers_.directory_.settle(&node_);
-}
-
 Tiers::Tiers(TiersOptions options, Parts parts, const MakePolicy& make_policy)
     : options_(std::move(options)),
       parts_(parts),
@@ -85,14 +71,18 @@ Tiers::Tiers(TiersOptions options, Parts parts, const MakePolicy& make_policy)
     host_policies_.push_back(make_policy(options_.host.empty() ? 1 : options_.host[g].capacity));
     if (options_.host.empty()) continue;
     const HostGroup& host = options_.host[g];
-    host_pools_.emplace_back(host.memory, parts_.cache.page_bytes(g), host.capacity);
-    host_.capacity_bytes += host.capacity * parts_.cache.page_bytes(g);
+    const size_t page_bytes = parts_.cache.page_bytes(g);
+    const bool encoded = options_.host_codec != kernels::PageCodec::kIdentity;
+    const HostPool& pool =
+        host_pools_.emplace_back(host.memory, page_bytes, host.capacity,
+                                 encoded ? small_unit_bytes(page_bytes) : page_bytes);
+    host_.capacity_bytes += pool.capacity_bytes();
   }
-  if (parts_.store != nullptr && !has_host()) {
+  make_transcoders();
+  if (host_is_encoded() || (parts_.store != nullptr && !has_host())) {
     staging_ = std::make_unique<Staging>(options_.staging, largest_page(parts_.cache));
     CHECK(staging_->free_slots() > 0);
   }
-  make_transcoders();
   list_stored();
   if (parts_.store != nullptr || has_host()) scope_.spawn(write_behind());
   if (parts_.store != nullptr && options_.scrub_pause.count() > 0) scope_.spawn(scrub());
@@ -112,9 +102,15 @@ void Tiers::make_transcoders() {
   for (uint32_t g = 0; g < parts_.cache.groups(); ++g) {
     likely_bytes_.push_back(static_cast<uint32_t>(parts_.cache.page_bytes(g)));
   }
-  if (parts_.store == nullptr) return;
   const size_t page = largest_page(parts_.cache);
-  if (options_.nvme_codec != kernels::PageCodec::kIdentity) {
+  if (has_host() && options_.host_codec != kernels::PageCodec::kIdentity) {
+    host_encoder_ =
+        std::make_unique<PageTranscoder>(options_.host_encode_buffers, page, parts_.run_work);
+    host_decoder_ =
+        std::make_unique<PageTranscoder>(options_.host_decode_buffers, page, parts_.run_work);
+  }
+  if (parts_.store == nullptr) return;
+  if (options_.nvme_codec != kernels::PageCodec::kIdentity || host_is_encoded()) {
     encoder_ = std::make_unique<PageTranscoder>(options_.encode_buffers, page, parts_.run_work);
   }
   if (!options_.decode_buffers.empty()) {
@@ -254,8 +250,7 @@ void Tiers::end_move(DirectoryNode& node, uint32_t group, bool arrived) {
 // Pages that no transfer reads are candidates, on NVMe the last of each chain.
 void Tiers::list_idle(DirectoryNode& node, uint32_t group) {
   LowerPage& page = node.pages[group];
-  const Residency& residency = page.residency;
-  if (residency.may_drop(Tier::kHost) && host_pools_[group].pins(page.host_page) == 0) {
+  if (may_drop_host(node, group)) {
     if (page.host_cleared) {
       drop_host(node, group);
       ++host_.evictions;
@@ -264,15 +259,6 @@ void Tiers::list_idle(DirectoryNode& node, uint32_t group) {
     }
   }
   if (may_evict_from_nvme(node, group)) list(page.nvme, Tier::kNvme);
-}
-
-void Tiers::drop_host(DirectoryNode& node, uint32_t group) {
-  LowerPage& page = node.pages[group];
-  page.residency.drop(Tier::kHost);
-  leave(page.host, Tier::kHost);
-  page.host_cleared = false;
-  host_pools_[group].release(std::exchange(page.host_page, kNoPage));
-  --host_.pages;
 }
 
 void Tiers::drop_nvme(DirectoryNode& node, uint32_t group, bool erase) {
@@ -368,7 +354,7 @@ uint64_t Tiers::clear() {
     DirectoryNode& node = *directory_.with_uid(uid);
     for (uint32_t g = 0; g < parts_.cache.groups(); ++g) {
       LowerPage& page = node.pages[g];
-      if (page.residency.may_drop(Tier::kHost) && host_pools_[g].pins(page.host_page) == 0) {
+      if (may_drop_host(node, g)) {
         drop_host(node, g);
         ++host_.evictions;
         ++pages;
@@ -402,13 +388,12 @@ TiersStats Tiers::stats() const {
   TiersStats stats;
   const Clock::TimePoint now = parts_.loop.clock().now();
   stats.host = host_;
-  for (const PagePool& pool : host_pools_) {
-    stats.host.used_bytes += (pool.capacity() - pool.count(PageState::kFree)) * pool.page_bytes();
-  }
+  for (const HostPool& pool : host_pools_) stats.host.used_bytes += pool.used_bytes();
   stats.host.bytes_per_s = host_rate_.bytes_per_s(now);
   stats.host.measured = host_rate_.measured();
   stats.nvme = nvme_;
-  stats.codec = codec_;
+  stats.host_codec = host_codec_;
+  stats.nvme_codec = codec_;
   stats.nvme.bytes_per_s = nvme_rate_.bytes_per_s(now);
   stats.nvme.measured = nvme_rate_.measured();
   stats.nvme.set_aside = read_breaker_.open();
@@ -434,7 +419,7 @@ TiersStats Tiers::stats() const {
 
 std::string Tiers::check_integrity() const {
   if (std::string problem = directory_.check_integrity(); !problem.empty()) return problem;
-  std::vector<uint32_t> host_pages(host_pools_.size());
+  std::vector<size_t> host_units(host_pools_.size());
   uint64_t host = 0, nvme = 0;
   std::string problem;
   std::unordered_map<const DirectoryNode*, uint32_t> stored_children;
@@ -443,18 +428,16 @@ std::string Tiers::check_integrity() const {
     for (uint32_t g = 0; g < kGroupsMax; ++g) {
       const LowerPage& page = node.pages[g];
       const bool in_host = page.residency.in(Tier::kHost);
-      if (in_host != (page.host_page != kNoPage) && page.residency.move() != Move::kDeviceToHost) {
+      if (in_host == page.host_units.empty() && page.residency.move() != Move::kDeviceToHost) {
         problem = "a page's residency and its host page differ";
       }
-      if (page.host_page != kNoPage) ++host_pages[g];
+      if (!page.host_units.empty()) host_units[g] += page.host_units.size();
       host += in_host;
       nvme += page.residency.in(Tier::kNvme);
       if (page.nvme.listed != may_evict_from_nvme(node, g)) {
         problem = "a candidate on NVMe must stay, or a page that may go is none";
       }
-      const bool idle = in_host && page.residency.may_drop(Tier::kHost) &&
-                        host_pools_[g].pins(page.host_page) == 0;
-      if (page.host.listed != idle) {
+      if (page.host.listed != (in_host && may_drop_host(node, g))) {
         problem = "a host page that is read is a candidate, or one that may go is none";
       }
     }
@@ -469,10 +452,9 @@ std::string Tiers::check_integrity() const {
   if (host != host_.pages || nvme != nvme_.pages) return "pages of a lower tier: wrong count";
   for (size_t g = 0; g < host_pools_.size(); ++g) {
     if (std::string found = host_pools_[g].check_integrity(); !found.empty()) return found;
-    const PagePool& pool = host_pools_[g];
-    const uint32_t held =
-        pool.capacity() - pool.count(PageState::kFree) - pool.count(PageState::kOrphaned);
-    if (held != host_pages[g]) return "a host page belongs to no page of the directory";
+    if (host_pools_[g].used_units() != host_units[g]) {
+      return "memory of the host tier belongs to no page of the directory";
+    }
   }
   // What nobody waits for any more is an orphan, so that nobody counts on it.
   const KvCacheStats device = parts_.cache.stats();

@@ -5,7 +5,8 @@
 //   device pool <--ring read, straight into the page's memory-- block store
 //
 // With a codec a page is encoded before the ring write, and read into a buffer and decoded from it
-// into the page's memory, by workers (page_transcoder.h).
+// into the page's memory, by workers (page_transcoder.h). Host memory may have a codec too
+// (tier_host.cc); where it is the store's, pages go to the store as they lie there.
 //
 // Down: a path is kept when its request or turn ends, or when it is preempted. Its pages are pinned
 // in batches of kBatchBytes for the time of a stream copy only, into host pages or a buffer from
@@ -73,7 +74,7 @@ enum class WritePolicy : uint8_t {
 
 struct HostGroup {
   std::byte* memory = nullptr;  // capacity * page_bytes of the group; outlives the tiers
-  uint32_t capacity = 0;        // pages; 0: no host tier
+  uint32_t capacity = 0;        // pages as they are
 };
 
 // Whether what comes from NVMe comes by bands of layers, so that its suffix is computed meanwhile.
@@ -88,13 +89,17 @@ struct TiersOptions {
   WritePolicy write = WritePolicy::kAuto;
   bool verify_all = false;  // check pages that come from host memory as well
   bool load_all = false;    // tests: nothing is computed that is held, however slow its tier is
-  // Buffers for writes where there is no host tier: at least one page, 4 KiB aligned; outlives us.
+  // Buffers for copies where there is no host tier, or one with a codec: at least one page, 4 KiB
+  // aligned; outlives us.
   std::span<std::byte> staging;
   // What pages become on NVMe. With one that is not lossless the cache's fingerprint must say so.
   kernels::PageCodec nvme_codec = kernels::PageCodec::kIdentity;
-  // Buffers for encoded pages on their way down, if there is a codec, and up: each a page at least,
-  // 4 KiB aligned; they outlive us. Without those for the way up no encoded page is served.
+  // Buffers for encoded pages on their way to NVMe, if any tier has a codec, and up: each a page at
+  // least, 4 KiB aligned; they outlive us. Without those for the way up no encoded page is served.
   std::span<std::byte> encode_buffers, decode_buffers;
+  // The same of host memory, and the buffers for pages on their way there and up, if it has one.
+  kernels::PageCodec host_codec = kernels::PageCodec::kIdentity;
+  std::span<std::byte> host_encode_buffers, host_decode_buffers;
   uint64_t load_bytes_max = 8u << 20;  // in flight from each tier towards the device
   double guess_bytes_per_s = 1e9;      // of a tier, until it was measured
   BandLoads bands = BandLoads::kAuto;
@@ -123,7 +128,7 @@ struct TierStats {
   LatencyHistogram read_time, write_time;
 };
 
-struct CodecStats {
+struct CodecStats {                            // of one tier
   uint64_t encoded = 0;                        // pages that were written smaller than they are
   uint64_t bytes_before = 0, bytes_after = 0;  // of these, as they are and as stored
   uint64_t kept = 0;  // pages written as they are: not worth it, or no room
@@ -133,7 +138,7 @@ struct CodecStats {
 
 struct TiersStats {
   TierStats host, nvme;
-  CodecStats codec;
+  CodecStats host_codec, nvme_codec;
   uint64_t directory_nodes = 0;
   uint64_t other_pages = 0;  // in the store, of other models, KV formats or page sizes
   uint64_t paths_waiting = 0, paths_dropped = 0;
@@ -256,8 +261,8 @@ class Tiers {
   struct Copy {  // of a page, on its way down
     DirectoryNode* node;
     uint32_t group;
-    std::byte* data;              // for the store; null on the way to a host page
-    std::shared_ptr<void> owner;  // of `data`
+    std::byte* data;              // where it is copied, or to be written from; null: host units
+    std::shared_ptr<void> owner;  // of `data`, if it is a buffer; keeps a host page where it is
     bool reused = false;
   };
   struct Put {
@@ -266,9 +271,10 @@ class Tiers {
     bool reused;      // it may take the place of others
     uint64_t clears;  // when it began
   };
-  struct Stored {  // what goes to the store in a page's place
-    io::PagePayload payload;
+  struct Stored {             // what goes to the store in a page's place
+    io::PagePayload payload;  // empty: it cannot be had now
     std::shared_ptr<void> owner;
+    bool corrupt = false;  // and never will be
   };
   // Keeps a host page where it is while somebody reads it, also when nobody waits any more.
   class HostPin {
@@ -296,7 +302,6 @@ class Tiers {
   EvictionPolicy& policy(Tier tier, uint32_t group) {
     return *(tier == Tier::kHost ? host_policies_ : nvme_policies_)[group];
   }
-  void drop_host(DirectoryNode& node, uint32_t group);
   void drop_nvme(DirectoryNode& node, uint32_t group, bool erase);
   bool evict_one(Tier tier, uint32_t group);
   bool is_chained() const { return !parts_.cache.is_window(0); }
@@ -317,9 +322,6 @@ class Tiers {
   Task<> write_path(KeptPath path);
   Task<> write_batch(PinnedPath pinned, std::vector<DirectoryNode*> nodes, Range range,
                      uint32_t reused);
-  void start_host_copies(const PinnedPath& pinned, const std::vector<DirectoryNode*>& nodes,
-                         const Range& range, std::vector<Copy>& copies);
-  void finish_host_copies(const std::vector<Copy>& copies, Clock::Duration took, uint64_t clears);
   void start_staged_copies(const PinnedPath& pinned, const std::vector<DirectoryNode*>& nodes,
                            const Range& range, uint32_t reused, std::vector<Copy>& copies);
   std::vector<Copy> begin_host_puts(const std::vector<DirectoryNode*>& nodes, const Range& range,
@@ -333,6 +335,20 @@ class Tiers {
   uint32_t reused_pages(const KeptPath& path);
   void grow_path(const KeptPath& path, std::vector<DirectoryNode*>& nodes, uint32_t end);
   void release_nodes(const std::vector<DirectoryNode*>& nodes);
+
+  // tier_host.cc
+  bool host_is_encoded() const { return host_encoder_ != nullptr; }
+  bool may_drop_host(const DirectoryNode& node, uint32_t group) const;
+  void drop_host(DirectoryNode& node, uint32_t group);
+  HostUnits take_host_units(uint32_t group, size_t bytes);
+  void start_host_copies(const PinnedPath& pinned, const std::vector<DirectoryNode*>& nodes,
+                         const Range& range, std::vector<Copy>& copies);
+  Task<> finish_host_copies(std::vector<Copy> copies, Clock::TimePoint began, uint64_t clears);
+  Task<> encode_to_host(Copy copy, Clock::TimePoint began, uint64_t clears);
+  void entered_host(DirectoryNode& node, uint32_t group, Clock::TimePoint began, uint64_t clears);
+  PageTranscoder::Fill gather(const LowerPage& page, uint32_t group) const;
+  Task<bool> copy_from_host(DirectoryNode* node, uint32_t group, std::shared_ptr<FillingPage> page);
+  Task<Stored> lift_from_host(DirectoryNode* node, uint32_t group, std::shared_ptr<void> pin);
 
   // tier_chain.cc
   bool way_is_whole(DirectoryNode& of, uint32_t group);
@@ -424,11 +440,12 @@ class Tiers {
   // them, and the first to go when room is wanted: by slot, from the last.
   std::vector<OtherPage> others_;
   PageDirectory directory_;
-  std::vector<PagePool> host_pools_;                            // (group)
+  std::vector<HostPool> host_pools_;                            // (group)
   std::vector<std::unique_ptr<EvictionPolicy>> host_policies_;  // (group)
   std::vector<std::unique_ptr<EvictionPolicy>> nvme_policies_;  // (group)
   std::unique_ptr<Staging> staging_;
-  std::unique_ptr<PageTranscoder> encoder_, decoder_;
+  std::unique_ptr<PageTranscoder> encoder_, decoder_;            // of the store
+  std::unique_ptr<PageTranscoder> host_encoder_, host_decoder_;  // null: host pages are as they are
   std::vector<uint32_t> likely_bytes_;  // (group) that a page takes in the store: as the last one
   Semaphore host_room_, nvme_room_;     // bytes in flight towards the device
   std::deque<KeptPath> queue_;          // at most kPathsMax
@@ -447,7 +464,7 @@ class Tiers {
   ComputeRate compute_rate_;
   Breaker read_breaker_, write_breaker_;  // of the store
   TierStats host_, nvme_;
-  CodecStats codec_;
+  CodecStats host_codec_, codec_;  // of host memory, of the store
   uint64_t paths_dropped_ = 0;
   uint64_t steps_under_load_ = 0, steps_in_vain_ = 0;
   uint64_t scrubbed_pages_ = 0, scrub_dropped_pages_ = 0;

@@ -40,6 +40,8 @@ std::string_view page_codec_name(PageCodec codec);
 bool is_lossless(PageCodec codec);
 // Whether it makes anything smaller of pages of such numbers.
 bool suits(PageCodec codec, KvType type);
+// About how many bytes a page becomes: from pages of two models (docs/BENCHMARKS.md), for plans.
+size_t likely_bytes(PageCodec codec, KvType type, size_t page_bytes);
 // What a tier with this codec adds to the fingerprint of what is computed above it.
 std::string fingerprint_of_codec(PageCodec codec);
 

@@ -55,11 +55,13 @@ Error explained(Error error, const EngineOptions& options) {
 struct Pool {
   kernels::DeviceMemory memory;
   size_t page_bytes = 0;
+  bool disk_reaches_it = true;
 };
 
 // Buffers for what is written to NVMe: two batches, and a page at least.
 constexpr size_t kStagingBytes = size_t{8} << 20;
 constexpr size_t kFewBuffersBytes = size_t{1} << 20;
+constexpr size_t kHostBuffers = 4;  // in each direction: enough that no worker waits for one
 constexpr uint32_t kWorkThreads = 2;
 constexpr uint32_t kWorkJobsMax = 1024;  // more than there are buffers
 
@@ -74,7 +76,7 @@ struct Engine::Impl {
   std::vector<std::string> tier_lines;
   std::vector<Pool> memory;  // (group), then the host pools and the buffers
   std::unique_ptr<EngineLoop> loop;
-  std::unique_ptr<WorkerPool> workers;  // codecs, checksums; where there is an NVMe tier
+  std::unique_ptr<WorkerPool> workers;  // codecs, checksums; null: there is no work for them
   std::unique_ptr<io::Ring> ring;
   std::unique_ptr<io::BlockStore> store;
   std::unique_ptr<cache::KvCache> cache;
@@ -92,8 +94,15 @@ struct Engine::Impl {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
   }
-  Result<> make_codec_buffers(kernels::Device& device, size_t page_bytes,
-                              cache::TiersOptions& tiers);
+  bool nvme() const { return !options.kv_nvme_dir.empty() && options.prefix_caching; }
+  bool host_is_encoded() const {
+    return options.kv_host_bytes > 0 && options.prefix_caching &&
+           options.kv_host_codec != kernels::PageCodec::kIdentity;
+  }
+  Result<std::span<std::byte>> make_buffers(kernels::Device& device, size_t page_bytes,
+                                            size_t wanted);
+  Result<> make_tier_buffers(kernels::Device& device, size_t page_bytes,
+                             cache::TiersOptions& tiers);
   Task<Result<>> open_store(const std::vector<kernels::KvGroupLayout>& layouts);
   Result<> make_host_pools(kernels::Device& device, const PoolPlan& pools,
                            const std::vector<kernels::KvGroupLayout>& layouts,
@@ -137,24 +146,40 @@ Task<Result<>> Engine::Impl::open_store(const std::vector<kernels::KvGroupLayout
   co_return Result<>();
 }
 
-// Pages that an earlier setting encoded are read with a few buffers, also where none is written.
-Result<> Engine::Impl::make_codec_buffers(kernels::Device& device, size_t page_bytes,
-                                          cache::TiersOptions& tiers) {
-  tiers.nvme_codec = options.kv_nvme_codec;
+// A page at least.
+Result<std::span<std::byte>> Engine::Impl::make_buffers(kernels::Device& device, size_t page_bytes,
+                                                        size_t wanted) {
+  const size_t bytes = std::max(wanted / page_bytes, size_t{1}) * page_bytes;
+  auto allocated = device.allocate(bytes);
+  if (!allocated) return allocated.error();
+  memory.push_back({std::move(*allocated), page_bytes});
+  return std::span<std::byte>(memory.back().memory.data, bytes);
+}
+
+// Pages on NVMe that an earlier setting encoded are read with a few buffers, also where none is
+// written.
+Result<> Engine::Impl::make_tier_buffers(kernels::Device& device, size_t page_bytes,
+                                         cache::TiersOptions& tiers) {
   const bool encodes = options.kv_nvme_codec != kernels::PageCodec::kIdentity;
-  const auto make = [&](size_t wanted, std::span<std::byte>& buffers) -> Result<> {
-    const size_t bytes = std::max(wanted / page_bytes, size_t{1}) * page_bytes;
-    auto allocated = device.allocate(bytes);
-    if (!allocated) return allocated.error();
-    buffers = {allocated->data, bytes};
-    memory.push_back({std::move(*allocated), page_bytes});
-    return {};
+  struct Wanted {
+    bool any;
+    size_t bytes;
+    std::span<std::byte>& buffers;
   };
-  if (auto made = make(encodes ? kStagingBytes : kFewBuffersBytes, tiers.decode_buffers); !made) {
-    return made;
+  const Wanted all[] = {
+      {nvme() || host_is_encoded(), kStagingBytes, tiers.staging},
+      {nvme() && (encodes || host_is_encoded()), kStagingBytes, tiers.encode_buffers},
+      {nvme(), encodes ? kStagingBytes : kFewBuffersBytes, tiers.decode_buffers},
+      {host_is_encoded(), kHostBuffers * page_bytes, tiers.host_encode_buffers},
+      {host_is_encoded(), kHostBuffers * page_bytes, tiers.host_decode_buffers},
+  };
+  for (const Wanted& wanted : all) {
+    if (!wanted.any) continue;
+    const auto made = make_buffers(device, page_bytes, wanted.bytes);
+    if (!made) return made.error();
+    wanted.buffers = *made;
   }
-  if (!encodes) return {};
-  return make(kStagingBytes, tiers.encode_buffers);
+  return {};
 }
 
 // As many host pages of each group as their share of the device's.
@@ -177,11 +202,16 @@ Result<> Engine::Impl::make_host_pools(kernels::Device& device, const PoolPlan& 
     auto allocated = device.allocate(count * layouts[g].page_bytes());
     if (!allocated) return allocated.error();
     tiers.host.push_back({allocated->data, count});
-    memory.push_back({std::move(*allocated), layouts[g].page_bytes()});
+    // Of encoded pages the disk sees copies.
+    memory.push_back({std::move(*allocated), layouts[g].page_bytes(), !host_is_encoded()});
     pages += (g == 0 ? "" : " and ") + std::to_string(count);
   }
   tier_lines.push_back("host     " + std::to_string(options.kv_host_bytes >> 20) + " MiB, " +
                        pages + " pages");
+  if (host_is_encoded()) {
+    tier_lines.back() += " as they are, and more of them with codec " +
+                         std::string(page_codec_name(options.kv_host_codec));
+  }
   return {};
 }
 
@@ -194,6 +224,7 @@ RunWork Engine::Impl::run_work() {
 void Engine::Impl::register_memory() {
   constexpr size_t kPieceMax = size_t{1} << 30;
   for (const Pool& pool : memory) {
+    if (!pool.disk_reaches_it) continue;
     const size_t piece = kPieceMax / pool.page_bytes * pool.page_bytes;
     for (size_t at = 0; at < pool.memory.bytes; at += piece) {
       const Result<> done =
@@ -233,11 +264,12 @@ Result<std::unique_ptr<Engine>> Engine::start(const EngineOptions& wanted, model
   options.step_tokens_max = std::min(options.step_tokens_max, runner.batch_tokens_max());
   options.sequences_max = std::min(options.sequences_max, options.step_tokens_max);
   if (options.context_tokens_max == 0) options.context_tokens_max = shape.context_tokens_max;
-  if (!kernels::suits(options.kv_nvme_codec, shape.groups[0].type)) {
-    return invalid_argument("--kv-nvme-codec " +
-                            std::string(kernels::page_codec_name(options.kv_nvme_codec)) +
-                            " is for KV of 16 bits: take --kv-cache-dtype f16 or bf16, or "
-                            "--kv-nvme-codec identity");
+  for (const auto& [codec, flag] : {std::pair(options.kv_nvme_codec, "--kv-nvme-codec "),
+                                    std::pair(options.kv_host_codec, "--kv-host-codec ")}) {
+    if (kernels::suits(codec, shape.groups[0].type)) continue;
+    return invalid_argument(flag + std::string(kernels::page_codec_name(codec)) +
+                            " is for KV of 16 bits: take --kv-cache-dtype f16 or bf16, or " + flag +
+                            "identity");
   }
   PolicyOptions policy = policy_options(options);
   const Result<PoolPlan> pools =
@@ -252,8 +284,9 @@ Result<std::unique_ptr<Engine>> Engine::start(const EngineOptions& wanted, model
   }
 
   cache::KvCacheOptions cache_options;
-  cache_options.fingerprint =
-      shape.fingerprint + kernels::fingerprint_of_codec(options.kv_nvme_codec);
+  cache_options.fingerprint = shape.fingerprint +
+                              kernels::fingerprint_of_codec(options.kv_nvme_codec) +
+                              kernels::fingerprint_of_codec(options.kv_host_codec);
   cache_options.prefix_caching = options.prefix_caching;
   cache_options.secret = random_secret();
   cache_options.pinned_share_max = options.pin_share_max;
@@ -277,18 +310,13 @@ Result<std::unique_ptr<Engine>> Engine::start(const EngineOptions& wanted, model
       !made) {
     return made.error();
   }
-  const bool nvme = !options.kv_nvme_dir.empty() && options.prefix_caching;
-  if (nvme) {
-    size_t page_bytes = 0;
-    for (const auto& layout : shape.groups) page_bytes = std::max(page_bytes, layout.page_bytes());
-    const size_t bytes = std::max(kStagingBytes, page_bytes);
-    auto staging = device.allocate(bytes);
-    if (!staging) return staging.error();
-    tier_options.staging = {staging->data, bytes};
-    impl->memory.push_back({std::move(*staging), page_bytes});
-    if (const Result<> made = impl->make_codec_buffers(device, page_bytes, tier_options); !made) {
-      return made.error();
-    }
+  const bool nvme = impl->nvme();
+  tier_options.nvme_codec = options.kv_nvme_codec;
+  tier_options.host_codec = options.kv_host_codec;
+  size_t page_bytes = 0;
+  for (const auto& layout : shape.groups) page_bytes = std::max(page_bytes, layout.page_bytes());
+  if (const Result<> made = impl->make_tier_buffers(device, page_bytes, tier_options); !made) {
+    return made.error();
   }
   impl->chosen =
       io::make_parker(options.io_uring ? io::IoUring::kWhereItWorks : io::IoUring::kNever);
@@ -297,7 +325,7 @@ Result<std::unique_ptr<Engine>> Engine::start(const EngineOptions& wanted, model
     impl->waits_in += " (" + impl->chosen.why_not_io_uring + ")";
   }
   impl->loop = std::make_unique<EngineLoop>(impl->clock, *impl->chosen.parker);
-  if (nvme) {
+  if (nvme || impl->host_is_encoded()) {
     impl->workers = std::make_unique<WorkerPool>(
         WorkerPool::Options{.threads = kWorkThreads, .jobs_max = kWorkJobsMax});
   }

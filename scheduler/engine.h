@@ -37,6 +37,7 @@ struct EngineOptions {
   cache::EvictionPolicyKind eviction_policy = cache::EvictionPolicyKind::kValue;
   // Tiers below the device; 0 and empty: none.
   uint64_t kv_host_bytes = 0;
+  kernels::PageCodec kv_host_codec = kernels::PageCodec::kIdentity;
   std::string kv_nvme_dir{};  // made if it is not there
   uint64_t kv_nvme_bytes = 0;
   cache::WritePolicy kv_nvme_write = cache::WritePolicy::kAuto;

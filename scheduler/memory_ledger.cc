@@ -4,6 +4,7 @@
 #include <limits>
 #include <string>
 
+#include "cache/host_pool.h"
 #include "io/store_geometry.h"
 #include "model/inspect.h"
 #include "runtime/check.h"
@@ -22,11 +23,20 @@ PolicyGroup policy_group(const kernels::KvGroupLayout& layout) {
   return {.page_tokens = layout.page_tokens, .window = layout.window};
 }
 
+// What a page takes of the host tier's memory.
+uint64_t host_page_bytes(const LedgerQuestion& question, const kernels::KvGroupLayout& layout) {
+  const size_t page = layout.page_bytes();
+  if (question.host_codec == kernels::PageCodec::kIdentity) return page;
+  const size_t bytes = kernels::likely_bytes(question.host_codec, layout.type, page);
+  const size_t unit = cache::small_unit_bytes(page);
+  return (bytes + unit - 1) / unit * unit;
+}
+
 struct UsersMax {
   uint64_t device = 0, host = 0;
 };
 
-// The host tier has as many pages of each group as their share of the device's (Engine).
+// The host tier has memory for as many pages of each group as their share of the device's (Engine).
 UsersMax users_of_pools(const LedgerQuestion& question, std::vector<LedgerGroup>& groups) {
   const auto pools =
       plan_pools(question.policy, question.groups, question.device_bytes, question.context_tokens);
@@ -47,7 +57,8 @@ UsersMax users_of_pools(const LedgerQuestion& question, std::vector<LedgerGroup>
     const uint64_t peak = peak_pages(policy, policy_group(layout), question.context_tokens);
     most.device = std::min(most.device, pages < peak ? 0 : (pages - peak) / kept + 1);
     const auto host_pages = static_cast<uint64_t>(static_cast<double>(pages) * host_share);
-    most.host = std::min(most.host, host_pages / kept);
+    const uint64_t user_bytes = kept * host_page_bytes(question, layout);
+    most.host = std::min(most.host, host_pages * layout.page_bytes() / user_bytes);
   }
   return most;
 }
@@ -100,6 +111,7 @@ Result<Ledger> make_ledger(const LedgerQuestion& question) {
     ledger.token_bytes += group.token_bytes;
     if (layout.window == 0) ledger.far_token_bytes += group.token_bytes;
     ledger.user_bytes += group.user_bytes;
+    ledger.host_user_bytes += pages * host_page_bytes(question, layout);
   }
   if (question.users > std::numeric_limits<uint64_t>::max() / ledger.user_bytes) {
     return invalid_argument("that many users take more bytes than there are numbers for");
@@ -113,7 +125,7 @@ Result<Ledger> make_ledger(const LedgerQuestion& question) {
   ledger.nvme.users_max = *stored;
   uint64_t left = question.users;
   fill(ledger.device, left, ledger.user_bytes);
-  fill(ledger.host, left, ledger.user_bytes);
+  fill(ledger.host, left, ledger.host_user_bytes);
   fill(ledger.nvme, left, ledger.user_bytes);
   ledger.users_left_out = left;
   return ledger;

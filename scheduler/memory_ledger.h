@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/page_codec.h"
 #include "kernels/paged_kv.h"
 #include "runtime/result.h"
 #include "scheduler/policy.h"
@@ -16,6 +17,8 @@ struct LedgerQuestion {
   uint32_t context_tokens = 0;                 // of each user; at least 1
   uint64_t users = 0;
   uint64_t device_bytes = 0, host_bytes = 0, nvme_bytes = 0;  // for KV; 0: no such tier
+  // With one of its own, host memory's figures are estimates (kernels::likely_bytes()).
+  kernels::PageCodec host_codec = kernels::PageCodec::kIdentity;
   PolicyOptions policy{};
 };
 
@@ -37,7 +40,8 @@ struct Ledger {
   uint64_t token_bytes = 0;      // that a token adds while no window is full
   uint64_t far_token_bytes = 0;  // that one adds once all windows are full
   uint64_t user_bytes = 0;       // a context of context_tokens
-  uint64_t all_bytes = 0;        // of all users
+  uint64_t host_user_bytes = 0;  // the same in host memory
+  uint64_t all_bytes = 0;        // of all users, as on the device
   LedgerTier device, host, nvme;
   uint64_t users_left_out = 0;  // no tier has room: their prefixes are computed anew
 };

@@ -187,19 +187,38 @@ void add_tiers(Scrape& out, const scheduler::EngineStats& stats) {
           stats.tiers.compute_seconds_per_token);
 }
 
-void add_codec(Scrape& out, const cache::CodecStats& codec) {
-  out.add("spillway:codec_encoded_pages_total", "Pages written smaller than they are.", kCounter,
-          double(codec.encoded));
-  out.add("spillway:codec_bytes_before_total", "Their bytes as they are.", kCounter,
-          double(codec.bytes_before));
-  out.add("spillway:codec_bytes_after_total", "Their bytes on disk.", kCounter,
-          double(codec.bytes_after));
-  out.add("spillway:codec_kept_pages_total", "Pages written as they are in spite of a codec.",
-          kCounter, double(codec.kept));
-  out.add("spillway:codec_decoded_pages_total", "Pages read and decoded.", kCounter,
-          double(codec.decoded));
-  out.add("spillway:codec_failed_pages_total", "Pages that did not decode; none was served.",
-          kCounter, double(codec.failed));
+using Codec = const cache::CodecStats&;
+
+struct CodecValue {
+  const char* name;
+  const char* help;
+  double (*of)(Codec);
+};
+
+constexpr CodecValue kCodecValues[] = {
+    {"spillway:codec_encoded_pages_total", "Pages written smaller than they are.",
+     [](Codec c) { return double(c.encoded); }},
+    {"spillway:codec_bytes_before_total", "Their bytes as they are.",
+     [](Codec c) { return double(c.bytes_before); }},
+    {"spillway:codec_bytes_after_total", "Their bytes in the tier.",
+     [](Codec c) { return double(c.bytes_after); }},
+    {"spillway:codec_kept_pages_total", "Pages written as they are in spite of a codec.",
+     [](Codec c) { return double(c.kept); }},
+    {"spillway:codec_decoded_pages_total", "Pages read and decoded.",
+     [](Codec c) { return double(c.decoded); }},
+    {"spillway:codec_failed_pages_total", "Pages that did not decode; none was served.",
+     [](Codec c) { return double(c.failed); }},
+};
+
+void add_codecs(Scrape& out, const cache::TiersStats& tiers) {
+  for (const CodecValue& value : kCodecValues) {
+    if (tiers.host.capacity_bytes > 0) {
+      out.add(value.name, value.help, kCounter, value.of(tiers.host_codec), {{"tier", "host"}});
+    }
+    if (tiers.nvme.capacity_bytes > 0) {
+      out.add(value.name, value.help, kCounter, value.of(tiers.nvme_codec), {{"tier", "nvme"}});
+    }
+  }
 }
 
 void add_disk(Scrape& out, const scheduler::EngineStats& stats) {
@@ -290,7 +309,7 @@ std::vector<MetricFamily> engine_metrics(const scheduler::EngineStats& stats,
   if (stats.has_tiers) {
     add_tiers(scrape, stats);
     add_disk(scrape, stats);
-    add_codec(scrape, stats.tiers.codec);
+    add_codecs(scrape, stats.tiers);
   }
   return scrape.take();
 }

@@ -158,7 +158,10 @@ std::string recommended_text(const DoctorReport& report) {
   }
   text += row("--kv-host-size",
               "0, the default: the device here is the processor, so its pages lie in the "
-              "machine's memory already and a host tier would only hold copies of them");
+              "machine's memory already and a host tier would only hold copies of them. With "
+              "--kv-host-codec planes it holds more prefixes than the same bytes of device pool, "
+              "about an eighth more in f16 and two fifths in bf16, each page decoded when it is "
+              "wanted: worth it where prefixes do not fit, and there is no disk for them");
   return text + nvme_flags(report, sizes.nvme_bytes);
 }
 

@@ -164,6 +164,7 @@ scheduler::EngineOptions engine_options_of(const ModelOptions& options, uint32_t
   engine.kv_nvme_scrub = std::chrono::duration_cast<std::chrono::nanoseconds>(
       std::chrono::duration<double>(options.kv_nvme_scrub_s));
   if (options.kv_nvme_codec == "planes") engine.kv_nvme_codec = kernels::PageCodec::kPlanes;
+  if (options.kv_host_codec == "planes") engine.kv_host_codec = kernels::PageCodec::kPlanes;
   engine.kv_verify_all = options.kv_verify == "all";
   engine.take_turns = options.prefer == "throughput";
   engine.io_uring = options.io_backend != "threads";

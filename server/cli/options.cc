@@ -89,6 +89,15 @@ void add_model_flags(CLI::App& app, ModelOptions& model) {
       ->group(group);
 }
 
+void add_host_codec(CLI::App& app, std::string& codec) {
+  app.add_option("--kv-host-codec", codec,
+                 "How pages lie in host memory: as they are, or without loss in fewer bytes "
+                 "(planes), which takes processor time")
+      ->check(CLI::IsMember({"identity", "planes"}))
+      ->type_name("identity|planes")
+      ->capture_default_str();
+}
+
 void add_tier_flags(CLI::App& app, ModelOptions& model) {
   const std::string group = "Tiers below the device";
   add_size(app, "--kv-nvme-size", model.kv_nvme_bytes,
@@ -119,9 +128,13 @@ void add_tier_flags(CLI::App& app, ModelOptions& model) {
       ->type_name("SECONDS")
       ->capture_default_str()
       ->group(group);
-  add_size(app, "--kv-host-size", model.kv_host_bytes,
-           "Host memory for KV pages; of use where the device has memory of its own (default: 0)");
+  add_size(
+      app, "--kv-host-size", model.kv_host_bytes,
+      "Host memory for KV pages; of use where the device has memory of its own, or with a codec "
+      "(default: 0)");
   app.get_option("--kv-host-size")->group(group);
+  add_host_codec(app, model.kv_host_codec);
+  app.get_option("--kv-host-codec")->group(group);
   app.add_option("--kv-verify", model.kv_verify,
                  "Which pages are checked when they come up: those from NVMe, or all")
       ->check(CLI::IsMember({"nvme", "all"}))
@@ -305,6 +318,7 @@ void add_plan(CLI::App& app, PlanOptions& options) {
   add_size(*plan, "--kv-device-size,--kv-cache-memory-bytes", options.kv_device_bytes,
            "Memory for KV pages (default: what serve takes on this machine)");
   add_size(*plan, "--kv-host-size", options.kv_host_bytes, "Host memory for KV pages (default: 0)");
+  add_host_codec(*plan, options.kv_host_codec);
   add_size(*plan, "--kv-nvme-size", options.kv_nvme_bytes, "Disk for KV pages (default: 0)");
   const std::string group = "A model that you do not have";
   const auto add_count = [&](const char* name, uint32_t& count, const char* help) {

@@ -23,7 +23,8 @@ struct ModelOptions {
   std::string kv_type = "auto";
   uint64_t kv_device_bytes = 0;  // 0: a quarter of the free memory, at most 4 GiB
   uint64_t kv_host_bytes = 0;    // 0: no host tier
-  std::string kv_nvme_dir;       // empty: no NVMe tier
+  std::string kv_host_codec = "identity";
+  std::string kv_nvme_dir;  // empty: no NVMe tier
   uint64_t kv_nvme_bytes = uint64_t{8} << 30;
   std::string kv_nvme_write = "auto";
   std::string kv_nvme_codec = "identity";
@@ -85,6 +86,7 @@ struct PlanOptions {
   std::string kv_type = "auto";
   uint64_t kv_device_bytes = 0;  // 0: what serve takes on this machine
   uint64_t kv_host_bytes = 0;
+  std::string kv_host_codec = "identity";
   uint64_t kv_nvme_bytes = 0;
 };
 

@@ -144,6 +144,12 @@ int plan_command(const PlanOptions& options) {
   question.device_bytes =
       options.kv_device_bytes != 0 ? options.kv_device_bytes : default_kv_bytes();
   question.host_bytes = options.kv_host_bytes;
+  if (options.kv_host_codec == "planes") question.host_codec = kernels::PageCodec::kPlanes;
+  if (!kernels::suits(question.host_codec, *type)) {
+    return fail(
+        invalid_argument("--kv-host-codec planes is for KV of 16 bits: take "
+                         "--kv-cache-dtype f16 or bf16"));
+  }
   question.nvme_bytes = options.kv_nvme_bytes;
   question.policy.step_tokens_max = ModelOptions{}.step_tokens_max;
   const auto ledger = scheduler::make_ledger(question);
@@ -174,6 +180,11 @@ int plan_command(const PlanOptions& options) {
                       bytes_text(ledger->groups[1].device_bytes) + " for windows)");
   }
   print_tier("host", question.host_bytes, ledger->host, "--kv-host-size");
+  if (question.host_bytes != 0 && question.host_codec != kernels::PageCodec::kIdentity) {
+    print_row("", "(an estimate: " + bytes_text(ledger->host_user_bytes) +
+                      " a user, from pages of two models; a page that does not shrink lies there "
+                      "as it is)");
+  }
   print_tier("nvme", question.nvme_bytes, ledger->nvme, "--kv-nvme-size");
   print_outcome(options, *ledger);
   const uint64_t together = subject->weight_bytes + question.device_bytes + question.host_bytes;

@@ -45,6 +45,7 @@ void TiersDriver::open() {
   faulty_ = damaged_;
   machine_.open(fingerprint_);
   machine_.before_event = [this] { watch(); };
+  machine_.workers().refuse_one_in = has_faults_ ? 16 : 0;
   tiers().compute_rate().measured(0, 16, 16e-6 * static_cast<double>(1 + prng_.below(2)));
 }
 
@@ -318,6 +319,7 @@ bool TiersDriver::run(const TierCommand& command) {
 // the first day.
 void TiersDriver::finish() {
   if (machine_.disk() != nullptr) machine_.disk()->faults = {};
+  machine_.workers().refuse_one_in = 0;
   while (!live_.empty()) release(live_.size() - 1, {}, true);
   settle();
   cache().clear();

@@ -15,7 +15,9 @@ TiersMachine::TiersMachine(const TiersShape& shape, uint64_t seed)
       prng_(seed),
       device_(seed),
       parker_(clock_, device_, seed),
-      loop_(clock_, parker_) {
+      loop_(clock_, parker_),
+      workers_(loop_, prng_) {
+  workers_.refuse_one_in = 0;
   parker_.when_idle = [this] { idle_ = true; };
 }
 
@@ -31,9 +33,15 @@ Task<> TiersMachine::open_store() {
   }
   options.slot_bytes.assign(sizes.begin(), sizes.end());
   options.band_bytes_min = shape_.band_bytes_min;
+  options.smaller_slots = shape_.nvme_codec != kernels::PageCodec::kIdentity;
   options.seed = 1;
   auto opened = co_await io::BlockStore::open(std::move(options), loop_, *disk_);
   if (opened) store_ = std::move(*opened);
+}
+
+std::span<std::byte> TiersMachine::buffers(size_t bytes) {
+  memory_.push_back(*device_.allocate(bytes));
+  return {memory_.back().data, bytes};
 }
 
 void TiersMachine::open(const std::string& fingerprint) {
@@ -60,14 +68,22 @@ void TiersMachine::open(const std::string& fingerprint) {
   options.scrub_rest = shape_.scrub_rest;
   options.verify_all = true;
   options.load_bytes_max = shape_.load_bytes_max;
-  memory_.push_back(*device_.allocate(shape_.staging_pages * largest));
-  options.staging = {memory_.back().data, shape_.staging_pages * largest};
+  options.staging = buffers(shape_.staging_pages * largest);
+  first_host_ = memory_.size();
   for (uint32_t g = 0; g < shape_.host.size(); ++g) {
-    memory_.push_back(*device_.allocate(shape_.host[g] * cache_->page_bytes(g)));
-    options.host.push_back({memory_.back().data, shape_.host[g]});
+    options.host.push_back(
+        {buffers(shape_.host[g] * cache_->page_bytes(g)).data(), shape_.host[g]});
   }
+  options.host_codec = shape_.host_codec;
+  options.nvme_codec = shape_.nvme_codec;
+  for (std::span<std::byte>* of : {&options.encode_buffers, &options.decode_buffers,
+                                   &options.host_encode_buffers, &options.host_decode_buffers}) {
+    *of = buffers(shape_.codec_pages * largest);
+  }
+  RunWork run_work = [this](std::function<void()> work) { return workers_.run(std::move(work)); };
   tiers_ = std::make_unique<Tiers>(
-      options, Tiers::Parts{loop_, cache_->cache(), device_, store_.get()}, [this](uint32_t pages) {
+      options, Tiers::Parts{loop_, cache_->cache(), device_, store_.get(), std::move(run_work)},
+      [this](uint32_t pages) {
         return make_eviction_policy(shape_.cache.policy, {.capacity = pages});
       });
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include "runtime/prng.h"
 #include "tests/sim/sim_device.h"
 #include "tests/sim/sim_disk.h"
+#include "tests/sim/sim_workers.h"
 
 namespace spillway::cache {
 
@@ -29,6 +31,9 @@ struct TiersShape {
   BandLoads bands = BandLoads::kAuto;
   std::chrono::nanoseconds scrub_pause{}, scrub_rest = std::chrono::hours(1);
   uint32_t band_bytes_min = io::BlockStoreOptions{}.band_bytes_min;
+  kernels::PageCodec host_codec = kernels::PageCodec::kIdentity;
+  kernels::PageCodec nvme_codec = kernels::PageCodec::kIdentity;
+  size_t codec_pages = 8;  // of buffers, each way
 };
 
 class TiersMachine {
@@ -51,6 +56,14 @@ class TiersMachine {
   bool park();
   bool go_on() { return step() || park(); }
   void run(Task<> task);  // until it has ended
+  // They refuse nothing at first.
+  sim::SimWorkers& workers() { return workers_; }
+  const sim::SimWorkers& workers() const { return workers_; }
+  // The host tier's memory. REQUIRES: there is one.
+  std::span<std::byte> host_memory(uint32_t group) const {
+    const kernels::DeviceMemory& memory = memory_[first_host_ + group];
+    return {memory.data, memory.bytes};
+  }
   // Called before each of these, to look at what is under way.
   std::function<void()> before_event = [] {};
 
@@ -66,6 +79,7 @@ class TiersMachine {
 
  private:
   Task<> open_store();
+  std::span<std::byte> buffers(size_t bytes);
 
   const TiersShape shape_;
   const uint64_t seed_;
@@ -74,12 +88,14 @@ class TiersMachine {
   sim::SimDevice device_;
   sim::SimParker parker_;
   EngineLoop loop_;
+  sim::SimWorkers workers_;
   sim::SimFiles files_;
   bool idle_ = false;
   uint64_t opened_ = 0;  // processes
   bool tiers_closed_ = false;
 
   std::vector<kernels::DeviceMemory> memory_;
+  size_t first_host_ = 0;  // in it
   std::unique_ptr<sim::SimDisk> disk_;
   std::unique_ptr<io::BlockStore> store_;
   std::unique_ptr<TestCache> cache_;

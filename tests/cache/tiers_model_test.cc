@@ -119,6 +119,42 @@ TEST(tiers_model, one_page_at_a_time) {
                .load_bytes_max = 1});
 }
 
+// Pages of 16 KiB that a codec makes 12, or 16 where no worker was free: a tier of so few is full
+// of both all the time, and any of its pages may be too small for the next one.
+TiersShape encoded(TiersShape shape) {
+  for (size_t g = 0; g < shape.cache.windows.size(); ++g) shape.cache.layers.push_back(128);
+  shape.host_codec = kernels::PageCodec::kPlanes;
+  return shape;
+}
+
+TEST(tiers_model, encoded_in_host_memory) {
+  check_shape(encoded({.cache = {.windows = {0}, .capacity = {20}}, .host = {9}, .nvme_bytes = 0}));
+}
+
+TEST(tiers_model, encoded_in_host_memory_and_with_buffers_for_one) {
+  check_shape(encoded({.cache = {.windows = {0}, .capacity = {20}},
+                       .host = {5},
+                       .nvme_bytes = 0,
+                       .staging_pages = 1,
+                       .load_bytes_max = 1,
+                       .codec_pages = 1}));
+}
+
+TEST(tiers_model, encoded_in_host_memory_and_written_as_it_lies) {
+  check_shape(encoded({.cache = {.windows = {0, 41}, .capacity = {24, 16}},
+                       .host = {12, 5},
+                       .nvme_bytes = 640u << 10,
+                       .nvme_codec = kernels::PageCodec::kPlanes}));
+}
+
+TEST(tiers_model, encoded_in_host_memory_and_decoded_for_the_store) {
+  check_shape(
+      encoded({.cache = {.windows = {0}, .capacity = {20}, .policy = EvictionPolicyKind::kValue},
+               .host = {8},
+               .nvme_bytes = 640u << 10,
+               .codec_pages = 3}));
+}
+
 TEST(tiers_model, only_what_is_used_again_is_written) {
   check_shape({.cache = {.windows = {0}, .capacity = {20}},
                .nvme_bytes = kRoomy,

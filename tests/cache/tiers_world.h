@@ -63,6 +63,7 @@ class TiersWorld {
   Tiers& tiers() { return machine_.tiers(); }
   io::BlockStore& store() { return *machine_.store(); }
   sim::SimDisk& disk() { return *machine_.disk(); }
+  TiersMachine& machine() { return machine_; }
 
   SimulatedClock& clock() { return machine_.clock(); }
 

@@ -165,6 +165,16 @@ class Plan(unittest.TestCase):
         rows = self.plan(*self.SHAPE, "--kv-device-size", "1G")
         self.assertIn("--kv-device-size at least 2.0 GiB", rows["outcome"])
 
+    def test_estimates_what_a_codec_of_host_memory_saves(self):
+        sizes = ("--users", "99", "--kv-device-size", "8G", "--kv-host-size", "100G")
+        self.assertIn("room for 50 users", self.plan(*self.SHAPE, *sizes)["host"])
+        said = run("plan", *self.SHAPE, *sizes, "--kv-host-codec", "planes").stdout
+        self.assertIn("room for 56 users", said)
+        self.assertIn("(an estimate: 1.8 GiB a user", said)
+        refused = run("plan", *self.SHAPE, "--kv-host-codec", "planes", "--kv-cache-dtype", "f32")
+        self.assertEqual(refused.returncode, 1)
+        self.assertIn("--kv-cache-dtype f16 or bf16", refused.stderr)
+
     def test_a_file_brings_its_shape_and_weights(self):
         rows = self.plan("--model", str(MODEL), "--users", "10", "--kv-device-size", "1G")
         self.assertEqual(rows["a token"], "22.5 KiB")

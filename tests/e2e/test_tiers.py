@@ -233,6 +233,22 @@ class Tiers(unittest.TestCase):
         self.assertEqual((self.warm["errors"], self.warm["corrupt"]), (0, 0))
         self.assertEqual(self.modes, {"pages.kv": 0o600})  # case I4
 
+    def test_answers_from_encoded_host_memory_are_those_without_a_cache(self):
+        for more in ((), ("--kv-nvme-dir", str(self.root / "as it lies"), "--kv-nvme-size", STORE,
+                          "--kv-nvme-codec", "planes")):
+            with Server("--kv-host-size", "3G" if FULL else "128M", "--kv-host-codec", "planes",
+                        *more, device=DEVICE) as server:
+                self.mix.play(server)
+                settle(server)
+                sums = self.mix.play(server)
+                settle(server)
+                self.assertGreater(sums["host"], FROM_NVME / 3, sums)
+                host = server.cache()["tiers"]["host"]
+                self.assertEqual((host["errors"], host["corrupt"]), (0, 0))
+                self.assertLess(host["used_bytes"], 0.9 * host["pages"] * PAGE)
+                self.assertGreater(server.metric("spillway:codec_decoded_pages_total", tier="host"),
+                                   0)
+
     def test_pages_survive_kill_9(self):
         with TierServer(self.copy("killed")) as server:
             found = server.cache()["tiers"]["nvme"]

@@ -1,5 +1,5 @@
-// The engine with pages that lie encoded on its disk: they take less room there, come back the
-// same, and where they do not decode they are computed again.
+// The engine with pages that lie encoded on its disk or in host memory: they take less room there,
+// come back the same, and where they do not decode they are computed again.
 #include "io/sector_buffer.h"
 #include "kernels/page_codec.h"
 #include "tests/scheduler/engine_world.h"
@@ -38,13 +38,13 @@ TEST(CodecSimulation, encoded_pages_give_the_answers_of_a_run_without_cache) {
     world.run_random(400);
     const cache::TiersStats& stats = world.tiers_stats();
     hits += stats.nvme.hits;
-    total.encoded += stats.codec.encoded;
-    total.kept += stats.codec.kept;
-    total.decoded += stats.codec.decoded;
-    total.bytes_before += stats.codec.bytes_before;
-    total.bytes_after += stats.codec.bytes_after;
+    total.encoded += stats.nvme_codec.encoded;
+    total.kept += stats.nvme_codec.kept;
+    total.decoded += stats.nvme_codec.decoded;
+    total.bytes_before += stats.nvme_codec.bytes_before;
+    total.bytes_after += stats.nvme_codec.bytes_after;
     EXPECT_EQ(stats.nvme.corrupt, 0u);
-    EXPECT_EQ(stats.codec.failed, 0u);
+    EXPECT_EQ(stats.nvme_codec.failed, 0u);
     if (testing::Test::HasFailure()) return;
   }
   EXPECT_GT(hits, 200u);
@@ -52,6 +52,40 @@ TEST(CodecSimulation, encoded_pages_give_the_answers_of_a_run_without_cache) {
   EXPECT_GT(total.kept, 100u);  // the workers were busy, or no buffer was free
   EXPECT_GT(total.encoded, total.kept);
   EXPECT_LE(total.bytes_after, total.bytes_before * 3 / 4);
+}
+
+// cases K1, K5, K6, K12: with host memory alone, and above a store that has the same codec or none.
+TEST(CodecSimulation, pages_encoded_in_host_memory_give_the_answers_of_a_run_without_cache) {
+  cache::CodecStats total, stored;
+  uint64_t hits = 0, evictions = 0;
+  for (uint64_t i = 1; i <= 24; ++i) {
+    sim::SimFiles files;
+    SCOPED_TRACE("seed " + std::to_string(i));
+    WorldOptions options = options_of(i, files);
+    options.host_codec = kernels::PageCodec::kPlanes;
+    options.host_pages = 12 + 20 * static_cast<uint32_t>(i % 4);
+    options.pages = 30 + 7 * static_cast<uint32_t>(i % 5);
+    if (i % 3 == 0) options.files = nullptr;
+    if (i % 3 == 1) options.codec = kernels::PageCodec::kIdentity;
+    World world(options);
+    world.run_random(400);
+    const cache::TiersStats& stats = world.tiers_stats();
+    hits += stats.host.hits;
+    evictions += stats.host.evictions;
+    total.encoded += stats.host_codec.encoded;
+    total.kept += stats.host_codec.kept;
+    total.decoded += stats.host_codec.decoded;
+    stored.encoded += stats.nvme_codec.encoded;
+    EXPECT_LE(stats.host.used_bytes, stats.host.capacity_bytes);
+    EXPECT_EQ(stats.host.corrupt + stats.nvme.corrupt + stats.nvme_codec.failed, 0u);
+    if (testing::Test::HasFailure()) return;
+  }
+  EXPECT_GT(hits, 100u);
+  EXPECT_GT(evictions, 200u);
+  EXPECT_GT(total.decoded, 100u);
+  EXPECT_GT(total.kept, 50u);  // the workers were busy: these take more room than the others
+  EXPECT_GT(total.encoded, total.kept);
+  EXPECT_GT(stored.encoded, 100u);  // as they lay
 }
 
 // case S5: a store with pages of both kinds, read by who writes either.
@@ -76,7 +110,7 @@ TEST(CodecSimulation, a_setting_that_changed_still_serves_what_the_other_one_wro
     world.run_to_end();
     EXPECT_GT(client->usage().cached_tokens, 0u);
     const bool was_encoded = first == kernels::PageCodec::kPlanes;
-    EXPECT_EQ(world.tiers_stats().codec.decoded > 0, was_encoded);
+    EXPECT_EQ(world.tiers_stats().nvme_codec.decoded > 0, was_encoded);
   }
 }
 
@@ -201,8 +235,8 @@ TEST(CodecSimulation, bytes_that_verify_and_do_not_decode_are_computed_again) {
   World world(options);
   world.submit(prompt_of(200, 4));
   world.run_to_end();  // and every answer is right
-  EXPECT_GT(world.tiers_stats().codec.failed, 0u);
-  EXPECT_EQ(world.tiers_stats().codec.failed, world.tiers_stats().nvme.corrupt);
+  EXPECT_GT(world.tiers_stats().nvme_codec.failed, 0u);
+  EXPECT_EQ(world.tiers_stats().nvme_codec.failed, world.tiers_stats().nvme.corrupt);
 }
 
 }  // namespace

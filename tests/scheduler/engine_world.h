@@ -315,7 +315,9 @@ class World {
     memory_.push_back(*device_.allocate(options_.staging_bytes));
     tiers.staging = {memory_.back().data, options_.staging_bytes};
     tiers.nvme_codec = options_.codec;
-    for (std::span<std::byte>* buffers : {&tiers.encode_buffers, &tiers.decode_buffers}) {
+    tiers.host_codec = options_.host_codec;
+    for (std::span<std::byte>* buffers : {&tiers.encode_buffers, &tiers.decode_buffers,
+                                          &tiers.host_encode_buffers, &tiers.host_decode_buffers}) {
       memory_.push_back(*device_.allocate(options_.codec_bytes));
       *buffers = {memory_.back().data, options_.codec_bytes};
     }

@@ -63,6 +63,22 @@ TEST(MemoryLedger, users_go_down_the_tiers_in_order) {
   EXPECT_EQ(ledger.users_left_out, 2u);
 }
 
+TEST(MemoryLedger, a_codec_of_host_memory_makes_room_for_more_users) {
+  LedgerQuestion question = seven_b(32);
+  question.users = 200;
+  question.device_bytes = 10 * kGiB;
+  question.host_bytes = 100 * kGiB;
+  question.host_codec = kernels::PageCodec::kPlanes;
+  const Ledger f16 = *make_ledger(question);
+  EXPECT_EQ(f16.host.users_max, 56u);  // 0.885 of a page, in 128ths: 114
+  EXPECT_EQ(f16.host_user_bytes, 2 * kGiB * 114 / 128);
+  EXPECT_LE(f16.host.used_bytes, question.host_bytes);
+  question.groups[0].type = kernels::KvType::kBf16;
+  EXPECT_EQ(make_ledger(question)->host.users_max, 71u);  // 0.70: 90
+  question.groups[0].type = kernels::KvType::kF32;
+  EXPECT_EQ(make_ledger(question)->host.users_max, 25u);  // it makes nothing smaller
+}
+
 TEST(MemoryLedger, a_store_of_exactly_the_contexts_has_no_room_for_its_index) {
   LedgerQuestion question = seven_b(32);
   question.nvme_bytes = 10 * kGiB;
@@ -134,6 +150,8 @@ RC_GTEST_PROP(MemoryLedger, every_user_is_in_one_place_and_no_tier_is_overfull, 
   question.users = *rc::gen::inRange<uint64_t>(0, 10'000);
   question.device_bytes = *rc::gen::inRange<uint64_t>(0, 8 * kGiB);
   question.host_bytes = *rc::gen::inRange<uint64_t>(0, 8 * kGiB);
+  question.host_codec =
+      *rc::gen::element(kernels::PageCodec::kIdentity, kernels::PageCodec::kPlanes);
   question.nvme_bytes = kGiB + *rc::gen::inRange<uint64_t>(0, 64 * kGiB);
   const auto made = make_ledger(question);
   RC_ASSERT(made.has_value());

@@ -64,6 +64,10 @@ WorldOptions draw_options(Prng& rng, uint64_t seed, sim::SimFiles& files) {
     options.layers = 4u + 2 * static_cast<uint32_t>(random_at(seed, 98, 1) % 4);
     options.staging_bytes = std::max(options.staging_bytes, size_t{options.layers} << 11);
   }
+  if (options.layers > 4 && random_at(seed, 97, 0) % 2 == 0) {  // smaller pages do not shrink
+    options.host_codec = kernels::PageCodec::kPlanes;
+    options.host_pages = 4 + static_cast<uint32_t>(random_at(seed, 97, 1) % 60);
+  }
   if (options.layers > 1) {
     options.bands = static_cast<cache::BandLoads>(random_at(seed, 98, 2) % 3);
     options.looks_an_event = 3u << (random_at(seed, 98, 3) % 7);
@@ -87,6 +91,7 @@ struct Totals {
   uint64_t steps = 0, hits = 0, corrupt = 0, errors = 0, turns = 0, cached = 0;
   uint64_t under_load = 0, in_vain = 0;  // steps
   uint64_t scrubbed = 0, scrub_dropped = 0;
+  uint64_t host_encoded = 0;             // pages
 };
 
 void run_seed(uint64_t seed, Totals& totals) {
@@ -115,6 +120,7 @@ void run_seed(uint64_t seed, Totals& totals) {
     totals.in_vain += world.tiers_stats().steps_in_vain;
     totals.scrubbed += world.tiers_stats().scrubbed_pages;
     totals.scrub_dropped += world.tiers_stats().scrub_dropped_pages;
+    totals.host_encoded += world.tiers_stats().host_codec.decoded;
     if (testing::Test::HasFailure()) return;
   }
 }
@@ -136,7 +142,7 @@ TEST(Swarm, every_seed_gives_the_answers_of_a_run_without_cache) {
   std::printf(
       "%llu seeds, %llu steps, %llu tokens from the cache, %llu pages from lower tiers, "
       "%llu corrupt, %llu errors, %llu turns, %llu steps under loads, %llu of them in vain, "
-      "%llu pages scrubbed, %llu of them dropped\n",
+      "%llu pages scrubbed, %llu of them dropped, %llu pages decoded from host memory\n",
       static_cast<unsigned long long>(count), static_cast<unsigned long long>(totals.steps),
       static_cast<unsigned long long>(totals.cached), static_cast<unsigned long long>(totals.hits),
       static_cast<unsigned long long>(totals.corrupt),
@@ -144,7 +150,8 @@ TEST(Swarm, every_seed_gives_the_answers_of_a_run_without_cache) {
       static_cast<unsigned long long>(totals.under_load),
       static_cast<unsigned long long>(totals.in_vain),
       static_cast<unsigned long long>(totals.scrubbed),
-      static_cast<unsigned long long>(totals.scrub_dropped));
+      static_cast<unsigned long long>(totals.scrub_dropped),
+      static_cast<unsigned long long>(totals.host_encoded));
   if (count < 100) return;
   EXPECT_GT(totals.hits, count);
   if (count >= 1000) EXPECT_GT(totals.corrupt, 0u);
@@ -154,6 +161,7 @@ TEST(Swarm, every_seed_gives_the_answers_of_a_run_without_cache) {
   EXPECT_GT(totals.scrubbed, 0u);
   if (count >= 1000) EXPECT_GT(totals.scrub_dropped, 0u);
   if (count >= 1000) EXPECT_GT(totals.in_vain, 0u);
+  EXPECT_GT(totals.host_encoded, 0u);
 }
 
 }  // namespace

@@ -47,7 +47,8 @@ struct WorldOptions {
   size_t staging_bytes = 64u << 10;
   uint32_t layers = 1;  // of the model: pages of 2 KiB each, at least 4
   kernels::PageCodec codec = kernels::PageCodec::kIdentity;
-  size_t codec_bytes = 64u << 10;        // of buffers in each direction
+  size_t codec_bytes = 64u << 10;  // of buffers in each direction, of each tier
+  kernels::PageCodec host_codec = kernels::PageCodec::kIdentity;
   bool holds = false;                    // clients mark static parts, pin, ask how it goes
   bool flood = false;                    // a tenant that sends prompts nobody sends again
   uint32_t looks_an_event = 3;           // of random clients: the more, the fewer run at once

@@ -18,7 +18,7 @@ class SimWorkers {
   SimWorkers(EngineLoop& loop, Prng& random) : loop_(loop), random_(random) {}
 
   Task<Result<>> run(std::function<void()> work) {
-    if (random_.below(8) == 0) {
+    if (refuse_one_in > 0 && random_.below(refuse_one_in) == 0) {
       co_return Error{ErrorCode::kResourceExhausted, "the workers are busy"};
     }
     ++working;
@@ -31,6 +31,7 @@ class SimWorkers {
   }
 
   std::chrono::nanoseconds work_takes = std::chrono::microseconds(250);  // on average
+  uint64_t refuse_one_in = 8;                                            // pieces; 0: none
   uint64_t working = 0, worked = 0;                                      // pieces, now and so far
 
  private:
