@@ -164,7 +164,8 @@ Clock::Duration Tiers::transfer_ended(Load& load, Tier tier, Clock::TimePoint be
 void Tiers::limit_in_flight(Tier tier) {
   const bool host = tier == Tier::kHost;
   const double rate = (host ? host_rate_ : nvme_rate_).measured_bytes_per_s();
-  const double seconds = host ? kHostAhead : std::max(kNvmeAhead, kLatenciesAhead * nvme_latency_s_);
+  const double seconds =
+      host ? kHostAhead : std::max(kNvmeAhead, kLatenciesAhead * nvme_latency_s_);
   Semaphore& room = host ? host_room_ : nvme_room_;
   const auto most = static_cast<double>(room.capacity());
   const double least = std::min(kLeastInFlight, most);

@@ -91,7 +91,7 @@ struct Totals {
   uint64_t steps = 0, hits = 0, corrupt = 0, errors = 0, turns = 0, cached = 0;
   uint64_t under_load = 0, in_vain = 0;  // steps
   uint64_t scrubbed = 0, scrub_dropped = 0;
-  uint64_t host_encoded = 0;             // pages
+  uint64_t host_encoded = 0;  // pages
 };
 
 void run_seed(uint64_t seed, Totals& totals) {
