@@ -62,16 +62,12 @@ Task<> StepLoop::run() {
     }
     if (loading && end_load_in_the_way()) continue;
     if (loading) {
-      outbox_.deliver();
-      publish();
-      co_await wait_for_command();
+      co_await rest();
       continue;
     }
     if (!running_.empty() && room_comes_soon()) {
-      outbox_.deliver();
-      publish();
       parts_.tiers->wake_soon();
-      co_await wait_for_command();
+      co_await rest();
       continue;
     }
     const auto loads = std::find_if(running_.begin(), running_.end(),
@@ -126,6 +122,13 @@ Task<> StepLoop::run_step() {
     parts_.device.compute().record(*step_done_);
     co_await step_done_->wait();
   }
+}
+
+// Nothing can run now.
+Task<> StepLoop::rest() {
+  outbox_.deliver();
+  publish();
+  co_await wait_for_command();
 }
 
 Task<> StepLoop::wait_for_command() {

@@ -111,6 +111,7 @@ class StepLoop {
   Plan make_plan();
   bool build_step();  // false: nothing can run
   Task<> run_step();
+  Task<> rest();
   Task<> wait_for_command();
   void add_rows(LiveSequence& sequence, uint32_t rows);
   void take_step();  // the step that ran: commits pages, hands out tokens

@@ -9,11 +9,12 @@
 // attention.cuh then merges the splits in ascending order.
 //
 // Sketch, H200, head_dim 128, f16, groups of 4: a split is 262 KB of K and V, 12,700 cycles at an
-// SM's share of 4.8 TB/s. It issues about 27,000 warp instructions (26 for 2 dimensions of 64 tokens
-// and 4 heads in part 1, 26 a token in part 3), 7,000 cycles. Part 3 is a chain of 512 FMAs a thread,
-// 2,050 cycles, in which a block's other warps rest: so it takes four blocks an SM side by side (64
-// registers a thread, 11 KB of shared memory) to keep the 16 KB under way that hide a latency of 800
-// cycles. Memory bound then: a step of 64 streams at 8k, 8 KV heads, reads 2.1 GB a layer, 450 us.
+// SM's share of 4.8 TB/s. It issues about 27,000 warp instructions (26 for 2 dimensions of 64
+// tokens and 4 heads in part 1, 26 a token in part 3), 7,000 cycles. Part 3 is a chain of 512 FMAs
+// a thread, 2,050 cycles, in which a block's other warps rest: so it takes four blocks an SM side
+// by side (64 registers a thread, 11 KB of shared memory) to keep the 16 KB under way that hide a
+// latency of 800 cycles. Memory bound then: a step of 64 streams at 8k, 8 KV heads, reads 2.1 GB a
+// layer, 450 us.
 #pragma once
 
 #include "kernels/cuda/math.cuh"

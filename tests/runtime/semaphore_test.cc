@@ -24,7 +24,8 @@ struct Ask {
 // Coroutines that ask, hold and give back, under a limit that changes. Checks what holds at every
 // event: never more units out than there are, and grants in the order of asking.
 struct Contention {
-  Contention(SimulatedLoop& on, std::vector<Ask> all, uint64_t units, std::vector<uint64_t> over_time)
+  Contention(SimulatedLoop& on, std::vector<Ask> all, uint64_t units,
+             std::vector<uint64_t> over_time)
       : sim(on), asks(std::move(all)), capacity(units), limits(std::move(over_time)) {}
   SimulatedLoop& sim;
   const std::vector<Ask> asks;
@@ -79,8 +80,8 @@ RC_GTEST_PROP(semaphore, serves_in_order_and_survives_a_cancel_after_every_event
     ask = {*rc::gen::inRange<uint64_t>(0, capacity + 1), *rc::gen::inRange(0, 6),
            *rc::gen::inRange(0, 6)};
   }
-  const auto limits = *rc::gen::container<std::vector<uint64_t>>(
-      rc::gen::inRange<uint64_t>(0, capacity + 1));
+  const auto limits =
+      *rc::gen::container<std::vector<uint64_t>>(rc::gen::inRange<uint64_t>(0, capacity + 1));
   sim::cancel_after_every_event(
       [&](SimulatedLoop& sim) { return Contention(sim, asks, capacity, limits); });
 }
