@@ -48,6 +48,7 @@ class PageTranscoder {
 
   Task<Result<std::shared_ptr<Buffer>>> take(StopFlag& stop);
   std::shared_ptr<Buffer> take_now();  // null: none is free
+  size_t buffers() const { return staging_.slots(); }
 
   // Encodes a page into the buffer. How many of its bytes mean something; the rest of their last
   // sector is zero. 0: the page would not get smaller, or the workers have too much to do.

@@ -13,6 +13,7 @@ namespace {
 // Seconds of transfers that are in flight, where that is not too little to be quick.
 constexpr double kHostAhead = 0.002, kNvmeAhead = 0.01, kLatenciesAhead = 8;
 constexpr double kLeastInFlight = 2 << 20;  // bytes
+constexpr double kHostPages = 4;            // so that workers who decode have work
 
 }  // namespace
 
@@ -168,7 +169,11 @@ void Tiers::limit_in_flight(Tier tier) {
       host ? kHostAhead : std::max(kNvmeAhead, kLatenciesAhead * nvme_latency_s_);
   Semaphore& room = host ? host_room_ : nvme_room_;
   const auto most = static_cast<double>(room.capacity());
-  const double least = std::min(kLeastInFlight, most);
+  double least = kLeastInFlight;
+  for (uint32_t g = 0; host && g < parts_.cache.groups(); ++g) {
+    least = std::max(least, kHostPages * static_cast<double>(parts_.cache.page_bytes(g)));
+  }
+  least = std::min(least, most);
   room.set_limit(static_cast<uint64_t>(std::clamp(rate * seconds, least, most)));
 }
 
@@ -246,8 +251,10 @@ Task<bool> Tiers::fetch_encoded(std::shared_ptr<Load> load, DirectoryNode* node,
     co_return false;
   }
   const std::span<std::byte> to = (*buffer)->bytes().first(lower.stored_bytes);
+  const Clock::TimePoint asked = parts_.loop.clock().now();
   const Result<> read =
       co_await parts_.store->get(lower.slot, lower.generation, to, *buffer, load->stop);
+  if (read) read_took(parts_.loop.clock().now() - asked);
   judge_read(read);
   Result<> done = read;
   if (read) {

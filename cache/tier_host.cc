@@ -203,7 +203,10 @@ Task<Tiers::Fetched> Tiers::fetch_from_host(std::shared_ptr<Load> load, uint32_t
     fetched.tried = fetched.good || decoded.error().code == ErrorCode::kCorrupt;
     if (fetched.good && lower.host_codec != kernels::PageCodec::kIdentity) ++host_codec_.decoded;
   }
-  if (fetched.tried && !fetched.good) ++host_.corrupt;
+  if (fetched.tried && !fetched.good) {
+    ++host_.corrupt;
+    if (lower.host_codec != kernels::PageCodec::kIdentity) ++host_codec_.failed;
+  }
   fetched.took = transfer_ended(*load, Tier::kHost, began, bytes, fetched.good);
   co_return fetched;
 }

@@ -130,9 +130,7 @@ Task<> Tiers::write_path(KeptPath path) {
   const uint32_t groups = parts_.cache.groups();
   const uint32_t full = full_groups();
   const auto pages = static_cast<uint32_t>(path.keys.pages.size());
-  // Of small pages no more than there are buffers, which are of the largest group's size.
-  size_t batch_pages = kBatchBytes / parts_.cache.page_bytes(0);
-  if (staging_ != nullptr) batch_pages = std::min(batch_pages, staging_->slots());
+  const size_t batch_pages = std::min(kBatchBytes / parts_.cache.page_bytes(0), pages_in_buffers());
   const auto batch = static_cast<uint32_t>(std::max<size_t>(1, batch_pages));
   std::vector<DirectoryNode*> nodes;
   uint32_t end = 0;
@@ -156,17 +154,42 @@ Task<> Tiers::write_path(KeptPath path) {
     const Result<> goes_on = co_await parts_.loop.sleep_for(Clock::Duration::zero(), scope_.stop());
     if (!goes_on) break;
   }
-  if (groups > full && !scope_.stop().stopped() && clears == clears_) {
-    auto pinned =
-        parts_.cache.pin_path(path.keys, path.tokens, static_cast<uint32_t>(nodes.size()), true);
-    if (pinned) {
-      const auto there = static_cast<uint32_t>(pinned->pages[0].size());
-      co_await write_batch(std::move(*pinned), nodes, {0, there, full, groups}, reused);
-    }
-  }
+  if (groups > full && clears == clears_) co_await write_windows(path, nodes, reused);
   touch(nodes, path);
   release_nodes(nodes);
   progress();
+}
+
+// How many pages can be on their way down at once. Buffers are of the largest group's page size.
+size_t Tiers::pages_in_buffers() const {
+  size_t pages = SIZE_MAX;
+  if (staging_ != nullptr) pages = staging_->slots();
+  if (host_is_encoded() && encoder_ != nullptr) pages = std::min(pages, encoder_->buffers());
+  return pages;
+}
+
+// A window of which a page is missing is of no use, and it may have more pages than there are
+// buffers: so it too goes down a batch at a time, each pinned anew.
+Task<> Tiers::write_windows(const KeptPath& path, const std::vector<DirectoryNode*>& nodes,
+                            uint32_t reused) {
+  const uint64_t clears = clears_;
+  const uint32_t groups = parts_.cache.groups();
+  const uint32_t full = full_groups();
+  const auto known = static_cast<uint32_t>(nodes.size());
+  const size_t most = pages_in_buffers();
+  for (uint32_t begin = 0; begin < known && !scope_.stop().stopped() && clears == clears_;) {
+    auto pinned = parts_.cache.pin_path(path.keys, path.tokens, known, true);
+    if (!pinned) break;
+    const auto there = static_cast<uint32_t>(pinned->pages[0].size());
+    uint32_t end = begin;
+    for (size_t pages = 0; end < there && pages + (groups - full) <= most; ++end) {
+      for (uint32_t g = full; g < groups; ++g) pages += pinned->pages[g][end] != kNoPage ? 1 : 0;
+    }
+    end = std::max(end, std::min(begin + 1, there));
+    if (end <= begin) break;
+    co_await write_batch(std::move(*pinned), nodes, {begin, end, full, groups}, reused);
+    begin = end;
+  }
 }
 
 Task<> Tiers::write_batch(PinnedPath pinned, std::vector<DirectoryNode*> nodes, Range range,

@@ -20,8 +20,9 @@ uint64_t largest_page(const KvCache& cache) {
   return bytes;
 }
 
-// No more than an eighth of the device's pages is in flight from one tier, so that a disk that
-// never answers cannot take them all; but a page of each group at least.
+// No more than an eighth of the device's bytes is in flight from one tier, so that a disk that
+// never answers cannot take them all; but a page of each group at least. By bands, a part of a page
+// is in flight and all of it is in the way.
 uint64_t load_room(const TiersOptions& options, const KvCache& cache) {
   uint64_t pool_bytes = 0, page_bytes = 0;
   for (const GroupStats& group : cache.stats().groups) {

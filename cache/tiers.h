@@ -320,6 +320,9 @@ class Tiers {
   // tier_writer.cc
   Task<> write_behind();
   Task<> write_path(KeptPath path);
+  Task<> write_windows(const KeptPath& path, const std::vector<DirectoryNode*>& nodes,
+                       uint32_t reused);
+  size_t pages_in_buffers() const;
   Task<> write_batch(PinnedPath pinned, std::vector<DirectoryNode*> nodes, Range range,
                      uint32_t reused);
   void start_staged_copies(const PinnedPath& pinned, const std::vector<DirectoryNode*>& nodes,

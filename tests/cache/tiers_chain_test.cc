@@ -21,6 +21,28 @@ TiersWorld::Records all_but(uint32_t pages, const std::set<uint32_t>& lost = {})
   return records;
 }
 
+// A window of which a page is missing is of no use to anybody.
+TEST(TiersChain, a_window_of_more_pages_than_there_are_buffers_goes_down_whole) {
+  constexpr uint32_t kPages = 12;
+  for (const bool in_host : {false, true}) {
+    for (const size_t buffers : {1, 2, 5}) {
+      TiersShape shape{.cache = {.windows = {0, 8 * kPage + 1}, .capacity = {60, 60}},
+                       .staging_pages = buffers};
+      if (in_host) {
+        shape.host = {40, 40};
+        shape.host_codec = kernels::PageCodec::kPlanes;
+        shape.nvme_bytes = 0;
+      }
+      TiersWorld world(shape);
+      ASSERT_EQ(world.ask(prompt_of(kPages)), 0u);
+      if (!in_host) world.restart();
+      EXPECT_EQ(world.ask(prompt_of(kPages)), kPages) << buffers << " buffers, host " << in_host;
+      const TiersStats stats = world.tiers().stats();
+      EXPECT_EQ(stats.host.skipped + stats.nvme.skipped, 0u);
+    }
+  }
+}
+
 // case K18
 TEST(TiersChain, nothing_is_written_after_a_lost_page_until_it_is_back) {
   TiersWorld world({});
