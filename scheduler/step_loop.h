@@ -215,6 +215,7 @@ class StepLoop {
   std::vector<LiveRequest*> ended_;     // since the last sweep
   bool admission_paused_ = false;
   std::optional<Clock::TimePoint> no_room_since_;  // while orphans are waited for
+  uint64_t late_orphans_ = 0;  // of those there are, that were waited for in vain
   Outbox outbox_;
 
   // The step that runs.

@@ -144,19 +144,21 @@ bool StepLoop::end_load_in_the_way() {
 // computed. Not for long where more than one stands still.
 bool StepLoop::room_comes_soon() {
   if (parts_.tiers == nullptr) return false;
-  const auto groups = parts_.cache.stats().groups;
-  const bool orphans = std::any_of(groups.begin(), groups.end(),
-                                   [](const auto& group) { return group.orphaned > 0; });
-  if (!orphans) {
+  uint64_t orphans = 0;
+  for (const cache::GroupStats& group : parts_.cache.stats().groups) orphans += group.orphaned;
+  // Those that a hung disk keeps are waited for once.
+  late_orphans_ = std::min(late_orphans_, orphans);
+  if (orphans <= late_orphans_) {
     no_room_since_.reset();
     return false;
   }
   const Clock::TimePoint now = parts_.loop.clock().now();
   if (!no_room_since_) no_room_since_ = now;
   const bool alone = running_.size() == 1;
-  const bool soon = now - *no_room_since_ < (alone ? kOrphanPatience : kLoadPatience);
-  if (!soon) no_room_since_.reset();
-  return soon;
+  if (now - *no_room_since_ < (alone ? kOrphanPatience : kLoadPatience)) return true;
+  late_orphans_ = orphans;
+  no_room_since_.reset();
+  return false;
 }
 
 void StepLoop::end_load(LiveSequence& sequence) {
