@@ -125,6 +125,9 @@ void add_tier_flags(CLI::App& app, ModelOptions& model) {
                  "While idle, seconds between two stored pages that are read to see whether they "
                  "still verify; 0: none is")
       ->check(CLI::Range(0.0, 86400.0))
+      ->check([](const std::string& text) {  // "nan" is in every range
+        return text.find_first_of("nN") == std::string::npos ? "" : "is no number of seconds";
+      })
       ->type_name("SECONDS")
       ->capture_default_str()
       ->group(group);
