@@ -16,6 +16,8 @@
 
 #define SPILLWAY_DEVICE __device__ __forceinline__
 #define SPILLWAY_KERNEL static __global__
+// The most threads a block that a kernel is launched with: its registers must be few enough.
+#define SPILLWAY_THREADS(count) __launch_bounds__(count)
 #define SPILLWAY_UNROLL _Pragma("unroll")
 
 // An array in shared memory, one per block, its contents undefined at first.

@@ -46,7 +46,7 @@ SPILLWAY_DEVICE Greatest greatest_of_warp(Greatest mine) {
 
 inline constexpr uint32_t kArgmaxThreads = 1024;
 
-SPILLWAY_KERNEL void argmax_kernel(ArgmaxArgs args) {
+SPILLWAY_KERNEL void SPILLWAY_THREADS(kArgmaxThreads) argmax_kernel(ArgmaxArgs args) {
   SPILLWAY_SHARED(float, values, 32);
   SPILLWAY_SHARED(uint32_t, indices, 32);
   const float* x = args.x + block_index().x * args.stride;

@@ -15,7 +15,9 @@ SPILLWAY_DEVICE float exp2_polynomial(float f) {
   return fused(fused(fused(high, f, c2), f, c1), f, c0);
 }
 
+// NaN stays NaN: a GPU's is 0x7fffffff, to whose bits no power may be added.
 SPILLWAY_DEVICE float times_power(float value, float rounded) {
+  if (value != value) return value;
   return float_of(bits_of(value) + (bits_of(rounded) << 23));
 }
 

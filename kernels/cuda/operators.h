@@ -3,7 +3,8 @@
 //
 // Every pointer is to device memory that belongs to the stream until the operator has run. A row's
 // result depends on that row alone. Operators with rows or elements of none enqueue nothing.
-// Each has a twin on the CPU and gives its bits (the levels with FMA).
+// Each has a twin on the CPU and gives the same bits (of the levels with FMA), but for a NaN's: a
+// NaN's bits are each side's own.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +18,7 @@ struct CUstream_st;
 
 namespace spillway::kernels::cuda {
 
-// Twin: add() and rms_norm() of ops.h, the same bits.
+// Twin: add() and rms_norm() of ops.h.
 struct RmsNormArgs {
   float* y = nullptr;            // (row, n), rows y_stride floats apart; may be x
   float* x = nullptr;            // (row, n), rows x_stride apart; written only where `added` is set
@@ -31,7 +32,7 @@ struct RmsNormArgs {
   float eps = 0;
 };
 
-// Twin: rms_norm() and rope() of ops.h, the same bits.
+// Twin: rms_norm() and rope() of ops.h.
 struct RopeArgs {
   float* x = nullptr;             // (row, head, head_dim), rows x_stride floats apart
   const float* angles = nullptr;  // (row, 2, dims): as rope_angles() of ops.h
@@ -47,7 +48,7 @@ struct RopeArgs {
 
 enum class Gate : uint8_t { kSilu, kGelu };
 
-// Twin: silu_mul() and gelu_mul() of ops.h, the same bits.
+// Twin: silu_mul() and gelu_mul() of ops.h.
 struct GatedArgs {
   float* y = nullptr;           // (row, n), rows y_stride floats apart; may be gate or up
   const float* gate = nullptr;  // (row, n), rows stride apart
@@ -62,13 +63,14 @@ struct GatedArgs {
 // A PackedMatrix's panels in device memory.
 struct DeviceMatrix {
   TensorType type = TensorType::kF32;
-  const std::byte* panels = nullptr;  // panel p at p * panel_bytes; see packed_format.h
+  // Panel p at p * panel_bytes; see packed_format.h. 4-byte aligned, each panel too.
+  const std::byte* panels = nullptr;
   size_t panel_bytes = 0;
   uint32_t outputs = 0;
   uint32_t inputs = 0;
 };
 
-// Twin: PackedMatrix::dequantize(), the same bits.
+// Twin: PackedMatrix::dequantize().
 struct EmbeddingArgs {
   DeviceMatrix w;
   const int32_t* tokens = nullptr;  // (rows); each in [0, w.outputs)
@@ -88,14 +90,14 @@ struct DeviceActivations {
   float* half_scaled_sums = nullptr;  // (row, block, 2): per 16 inputs
 };
 
-// Twin: quantize_rows(), the same bits.
+// Twin: quantize_rows().
 struct QuantizeArgs {
   const float* x = nullptr;  // (row, inputs), rows x_stride floats apart
   size_t x_stride = 0;
   DeviceActivations to;
 };
 
-// Twin: matmul_reference() with FMA, the same bits.
+// Twin: matmul_reference() with FMA.
 struct MatmulArgs {
   DeviceMatrix w;  // quantised
   DeviceActivations x;
@@ -103,7 +105,7 @@ struct MatmulArgs {
   size_t y_stride = 0;
 };
 
-// Twin: matmul_reference() with FMA, the same bits.
+// Twin: matmul_reference() with FMA.
 struct MatmulFloatsArgs {
   DeviceMatrix w;            // F32, F16 or BF16; panels 16-byte aligned
   const float* x = nullptr;  // (rows, w.inputs), rows x_stride floats apart
@@ -113,7 +115,7 @@ struct MatmulFloatsArgs {
   uint32_t rows = 0;
 };
 
-// Twin: soft_cap() of ops.h, the same bits.
+// Twin: soft_cap() of ops.h.
 struct SoftCapArgs {
   float* x = nullptr;  // (row, n), rows `stride` floats apart
   size_t stride = 0;
@@ -145,7 +147,7 @@ struct DeviceSequence {
   uint32_t first_row = 0;  // in k and v
 };
 
-// Twin: write_kv() of attention.h, the same bytes but for a NaN's.
+// Twin: write_kv() of attention.h.
 struct WriteKvArgs {
   DeviceKv kv;
   uint32_t layer = 0;
@@ -170,7 +172,7 @@ struct DeviceQuery {
   uint32_t row = 0;  // in q and out
 };
 
-// Twin: reference::attend() with FMA, the same bits.
+// Twin: reference::attend() with FMA.
 struct AttentionArgs {
   DeviceKv kv;
   AttentionScaling scaling;
@@ -185,7 +187,7 @@ struct AttentionArgs {
   size_t out_stride = 0;
   // Scratch, for one layer at a time: what each split has summed.
   float* partial_sums = nullptr;  // (query, head, split, {maximum, sum})
-  float* partial_outs = nullptr;  // (query, head, split, head_dim)
+  float* partial_outs = nullptr;  // (query, head, split, head_dim), 8-byte aligned
 };
 
 // The first token that a query at `position` sees.

@@ -18,6 +18,7 @@
 
 #define SPILLWAY_DEVICE inline
 #define SPILLWAY_KERNEL inline
+#define SPILLWAY_THREADS(count)
 #define SPILLWAY_UNROLL
 
 // The tag is one per expansion and instance of the function around it, as the array is on a GPU.
@@ -210,7 +211,9 @@ T atomic_add(const Shared<T>& array, size_t index, T value, const Site& site = S
 
 inline float fused(float a, float b, float c) { return std::fma(a, b, c); }
 inline float square_root(float x) { return std::sqrt(x); }
-inline uint32_t bits_of(float value) { return std::bit_cast<uint32_t>(value); }
+inline uint32_t bits_of(float value) {  // NaN as a GPU's arithmetic makes it
+  return std::isnan(value) ? 0x7fffffffu : std::bit_cast<uint32_t>(value);
+}
 inline float float_of(uint32_t bits) { return std::bit_cast<float>(bits); }
 inline int32_t to_nearest_int(float x) { return static_cast<int32_t>(std::nearbyint(x)); }
 inline uint32_t subtract_bytes(uint32_t a, uint32_t b) {

@@ -58,15 +58,11 @@ TEST(CudaMatmulTest, activations_round_as_on_the_cpu) {
       const Activations expected = buffer.view(x.data(), x.stride(), rows, inputs);
       quantize_rows(expected, 0, rows);
       for (size_t i = 0; i < got.values.size(); ++i) ASSERT_EQ(got.values[i], expected.values[i]);
-      const auto same = [](float a, float b) {
-        return (std::isnan(a) && std::isnan(b)) ||
-               std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b);
-      };
       for (size_t b = 0; b < got.scales.size(); ++b) {
-        ASSERT_TRUE(same(got.scales[b], expected.scales[b])) << b;
-        ASSERT_TRUE(same(got.scaled_sums[b], expected.scaled_sums[b])) << b;
+        ASSERT_TRUE(same_value(got.scales[b], expected.scales[b])) << b;
+        ASSERT_TRUE(same_value(got.scaled_sums[b], expected.scaled_sums[b])) << b;
         for (size_t h = 2 * b; h < 2 * b + 2; ++h) {
-          ASSERT_TRUE(same(got.half_scaled_sums[h], expected.half_scaled_sums[h])) << h;
+          ASSERT_TRUE(same_value(got.half_scaled_sums[h], expected.half_scaled_sums[h])) << h;
         }
       }
     }
