@@ -17,9 +17,11 @@ class GpuLauncher {
                   const Parameters&... arguments) {
     const Index3& grid = shape.grid;
     if (error_ != cudaSuccess || grid.x == 0 || grid.y == 0 || grid.z == 0) return;
-    if (shape.shared_bytes > kSharedBytesUnasked) {
+    if (shape.shared_bytes != 0) {
+      // Static and dynamic memory of more than 48 KB must be asked for. Always for the most:
+      // threads that launch one kernel side by side must not lower each other's limit.
       error_ = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                    static_cast<int>(shape.shared_bytes));
+                                    static_cast<int>(kDynamicSharedBytesMax));
       if (error_ != cudaSuccess) return;
     }
     cudaLaunchConfig_t config{};
@@ -33,8 +35,6 @@ class GpuLauncher {
   int error() const { return error_; }
 
  private:
-  static constexpr size_t kSharedBytesUnasked = 16 * 1024;  // beside up to 32 KiB of static arrays
-
   cudaStream_t stream_;
   cudaError_t error_ = cudaSuccess;
 };

@@ -270,11 +270,22 @@ TEST(EmulatorTest, a_seed_fixes_the_order_of_threads_and_another_changes_it) {
   EXPECT_NE(orders[0], orders[2]);
 }
 
+void one_barrier_kernel() { sync_threads(); }
+
+TEST(EmulatorTest, launchers_of_a_process_have_one_seed) {
+  EXPECT_EQ(Launcher().seed(), Launcher().seed());
+}
+
 TEST(EmulatorTest, shapes_that_no_gpu_takes_are_reported_and_empty_grids_run_nothing) {
   for (const uint32_t threads : {0u, 33u, 1056u}) {
     Launcher launch(1);
     launch(missed_barrier_kernel, {.grid = {1, 1, 1}, .threads = threads});
     EXPECT_TRUE(launch.defects().has(DefectKind::kBadLaunch));
+  }
+  for (const size_t kib : {51, 52}) {  // beside 48 of static arrays
+    Launcher launch(1);
+    launch(one_barrier_kernel, {.threads = 64, .shared_bytes = kib * 1024});
+    EXPECT_EQ(launch.defects().has(DefectKind::kBadLaunch), kib > 51) << launch.text();
   }
   Launcher launch(1);
   launch(missed_barrier_kernel, {.grid = {1, 0, 1}, .threads = 64});

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <iostream>
 #include <numeric>
 
 namespace spillway::emulator {
@@ -10,9 +11,15 @@ namespace {
 using kernels::cuda::Index3;
 using kernels::cuda::LaunchShape;
 
-uint64_t seed_of_environment() {
-  const char* text = std::getenv("SPILLWAY_EMULATOR_SEED");
-  return text != nullptr ? std::strtoull(text, nullptr, 10) : std::random_device()();
+uint64_t seed_of_process() {
+  static const uint64_t seed = [] {
+    const char* text = std::getenv("SPILLWAY_EMULATOR_SEED");
+    const uint64_t value =
+        text != nullptr ? std::strtoull(text, nullptr, 10) : std::random_device()();
+    std::cerr << "SPILLWAY_EMULATOR_SEED=" << value << std::endl;
+    return value;
+  }();
+  return seed;
 }
 
 // The limits of every compute capability from 8.0 on.
@@ -20,12 +27,12 @@ bool fits(const LaunchShape& shape) {
   const bool threads = shape.threads != 0 && shape.threads <= Block::kThreadsMax &&
                        shape.threads % kWarpThreads == 0;
   const bool grid = shape.grid.x <= 0x7fffffff && shape.grid.y <= 65535 && shape.grid.z <= 65535;
-  return threads && grid && shape.shared_bytes <= SharedMemory::kBytesMax;
+  return threads && grid && shape.shared_bytes <= kernels::cuda::kDynamicSharedBytesMax;
 }
 
 }  // namespace
 
-Launcher::Launcher() : Launcher(seed_of_environment()) {}
+Launcher::Launcher() : Launcher(seed_of_process()) {}
 Launcher::Launcher(uint64_t seed) : seed_(seed), random_(seed) {}
 
 std::string Launcher::text() const {

@@ -11,11 +11,12 @@
 
 namespace spillway::emulator {
 
-// As a stream in order, in the calling thread: when a launch returns it has run. Print seed() with
-// a failure; the same seed gives the same order.
+// As a stream in order, in the calling thread: when a launch returns it has run. The same seed
+// gives the same order.
 class Launcher {
  public:
-  // SPILLWAY_EMULATOR_SEED where it is set, else a fresh seed.
+  // With the one seed of the process: SPILLWAY_EMULATOR_SEED where it is set, else a fresh one. The
+  // first prints it to stderr, so that whatever fails can be repeated.
   Launcher();
   explicit Launcher(uint64_t seed);
 

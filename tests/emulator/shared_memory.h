@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/cuda/launch_shape.h"
 #include "tests/emulator/defects.h"
 
 namespace spillway::emulator {
@@ -34,9 +35,9 @@ struct SharedRange {
 
 class SharedMemory {
  public:
-  // Shared memory is sized for the largest kernel of compute capability 8.0 (163 KiB a block).
-  static constexpr size_t kBytesMax = 163 * 1024;
+  // A block's static arrays on every GPU, and with dynamic memory on the least (launch_shape.h).
   static constexpr size_t kStaticBytesMax = 48 * 1024;
+  static constexpr size_t kBytesMax = kStaticBytesMax + kernels::cuda::kDynamicSharedBytesMax;
   static constexpr size_t kUnitBytes = 2;  // the shadow's grain: no smaller type is shared
 
   SharedMemory();
