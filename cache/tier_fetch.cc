@@ -11,7 +11,7 @@ namespace spillway::cache {
 namespace {
 
 // Seconds of transfers that are in flight, where that is not too little to be quick.
-constexpr double kHostAhead = 0.002, kNvmeAhead = 0.01, kLatenciesAhead = 8;
+constexpr double kHostAhead = 0.002, kNvmeAhead = 0.02, kLatenciesAhead = 8;
 constexpr double kLeastInFlight = 2 << 20;  // bytes
 constexpr double kHostPages = 4;            // so that workers who decode have work
 
