@@ -39,7 +39,6 @@ namespace {
 constexpr std::chrono::milliseconds kLateness(10);
 constexpr std::chrono::seconds kPatienceMax(2);
 constexpr double kReadsInFlight = 64;  // that disks take at once, at least
-constexpr double kHope = 1.1;          // of a rate: more than was measured
 
 }  // namespace
 
@@ -61,11 +60,12 @@ bool Tiers::worth_bands(const Load& load, double compute_price) const {
   }
   if (load.bands < 2) return false;
   if (options_.bands == BandLoads::kAlways) return true;
-  // By bands all pages come at the end. So a disk that was slow shows first, page by page, that it
-  // is no longer.
+  // By bands all pages come at the end: so that has to pay at the rate that was measured, whatever
+  // is hoped for since.
+  BandsQuestion question = bands_question(load, load.begin, compute_price);
   const double hoped = nvme_rate_.bytes_per_s(parts_.loop.clock().now());
-  return hoped <= kHope * nvme_rate_.measured_bytes_per_s() &&
-         bands_pay(bands_question(load, load.begin, compute_price));
+  question.load_seconds *= std::max(hoped / nvme_rate_.measured_bytes_per_s(), 1.0);
+  return bands_pay(question);
 }
 
 // Whether a load by bands goes on as planned: its sequence, which has all before `begin`, waits for

@@ -6,12 +6,6 @@
 namespace spillway::cache {
 namespace {
 
-constexpr uint32_t kPage = TestCache::kPageTokens;
-
-std::vector<TokenId> prompt_of(uint32_t pages, uint32_t seed = 0) {
-  return some_tokens(pages * kPage + 1, seed);
-}
-
 // A load has room for what comes from each tier. While it waits for that room its host copies go,
 // and more is to come from NVMe than there is room for, where groups' pages differ in size.
 TEST(TiersLoad, a_host_copy_that_goes_while_a_load_waits_ends_the_load_and_nothing_else) {
@@ -151,6 +145,31 @@ TEST(TiersLoad, what_a_load_by_bands_gives_up_is_free_but_for_what_is_being_read
   world.release(std::move(asked));
   world.settle();
   EXPECT_EQ(world.cache().cache().stats().groups[0].orphaned, 0u);
+}
+
+// By bands all pages come at the end. What a slow disk is thought to give after a pause is hope,
+// and such a load does not begin on it.
+TEST(TiersLoad, bands_begin_at_a_rate_that_was_measured_and_not_at_one_that_is_hoped_for) {
+  for (const double bytes_per_s : {20e6, 500e6}) {
+    TiersWorld world({.cache = {.windows = {0}, .capacity = {100}, .layers = {256}},
+                      .nvme_bytes = 8u << 20,
+                      .band_bytes_min = 4096});
+    world.ask(prompt_of(40));
+    world.disk().faults.bytes_per_s = bytes_per_s;
+    ASSERT_GT(world.ask(prompt_of(40)), 0u);  // tells the rate
+    for (const auto pause : {std::chrono::seconds(0), std::chrono::seconds(15)}) {
+      world.pass(pause);
+      for (int i = 0; i < 50; ++i) world.tiers().compute_rate().measured(640, 512, 0.01);
+      TiersWorld::Asked asked = world.begin(prompt_of(80));
+      ASSERT_NE(asked.load, nullptr);
+      EXPECT_EQ(asked.load->by_bands, bytes_per_s > 100e6)
+          << bytes_per_s << " bytes/s, after " << pause.count() << " s";
+      world.bring_up(asked);
+      world.compute(asked);
+      world.release(std::move(asked));
+      world.forget();
+    }
+  }
 }
 
 }  // namespace
