@@ -8,19 +8,6 @@ namespace {
 
 constexpr uint32_t kPage = TestCache::kPageTokens;
 
-std::vector<TokenId> prompt_of(uint32_t pages, uint32_t seed = 0) {
-  return some_tokens(pages * kPage + 1, seed);
-}
-
-// The first `pages` positions but those.
-TiersWorld::Records all_but(uint32_t pages, const std::set<uint32_t>& lost = {}) {
-  TiersWorld::Records records;
-  for (uint32_t at = 0; at < pages; ++at) {
-    if (!lost.contains(at)) records.insert({at, 0});
-  }
-  return records;
-}
-
 // A window of which a page is missing is of no use to anybody.
 TEST(TiersChain, a_window_of_more_pages_than_there_are_buffers_goes_down_whole) {
   constexpr uint32_t kPages = 12;

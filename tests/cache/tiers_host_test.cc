@@ -10,13 +10,8 @@ namespace {
 
 using kernels::PageCodec;
 
-constexpr uint32_t kPage = TestCache::kPageTokens;
 constexpr size_t kPageBytes = 16 << 10;     // in 128 layers
 constexpr size_t kEncodedBytes = 12 << 10;  // in whole sectors
-
-std::vector<TokenId> prompt_of(uint32_t pages, uint32_t seed = 0) {
-  return some_tokens(pages * kPage + 1, seed);
-}
 
 TiersShape shape_of(uint32_t host_pages, uint64_t nvme_bytes = 0) {
   return {.cache = {.windows = {0}, .capacity = {60}, .layers = {128}},

@@ -13,18 +13,6 @@ using namespace std::chrono_literals;
 
 constexpr uint32_t kPage = TestCache::kPageTokens;
 
-std::vector<TokenId> prompt_of(uint32_t pages, uint32_t seed = 0) {
-  return some_tokens(pages * kPage + 1, seed);
-}
-
-TiersWorld::Records all_but(uint32_t pages, const std::set<uint32_t>& lost = {}) {
-  TiersWorld::Records records;
-  for (uint32_t at = 0; at < pages; ++at) {
-    if (!lost.contains(at)) records.insert({at, 0});
-  }
-  return records;
-}
-
 uint32_t matched_pages(TiersWorld& world, const std::vector<TokenId>& prompt) {
   return world.tiers().match_length(world.cache().keys(prompt), prompt, 0) / kPage;
 }

@@ -176,4 +176,16 @@ void TiersWorld::rot(const std::vector<TokenId>& prompt, uint32_t position, uint
   disk().files().find("store/pages.kv")->flip_bit(pages + slot * io::kSectorBytes + 100, 3);
 }
 
+std::vector<TokenId> prompt_of(uint32_t pages, uint32_t seed) {
+  return some_tokens(pages * TestCache::kPageTokens + 1, seed);
+}
+
+TiersWorld::Records all_but(uint32_t pages, const std::set<uint32_t>& lost) {
+  TiersWorld::Records records;
+  for (uint32_t at = 0; at < pages; ++at) {
+    if (!lost.contains(at)) records.insert({at, 0});
+  }
+  return records;
+}
+
 }  // namespace spillway::cache

@@ -79,4 +79,9 @@ class TiersWorld {
   TiersMachine machine_;
 };
 
+// A prompt of so many whole pages and the token behind them.
+std::vector<TokenId> prompt_of(uint32_t pages, uint32_t seed = 0);
+// The first `pages` positions of the full group, but those.
+TiersWorld::Records all_but(uint32_t pages, const std::set<uint32_t>& lost = {});
+
 }  // namespace spillway::cache
