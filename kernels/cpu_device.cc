@@ -58,6 +58,7 @@ class CpuDevice final : public Device {
         copy_out_({.name = "copy out", .threads = 1, .pin_cpus = {}}) {}
 
   Result<DeviceMemory> allocate(size_t bytes) override;
+  Result<DeviceMemory> allocate_host(size_t bytes) override { return allocate(bytes); }
   std::unique_ptr<Event> make_event() override { return std::make_unique<CpuEvent>(); }
   std::unique_ptr<Gate> make_gate() override { return std::make_unique<CpuGate>(); }
   Stream& compute() override { return compute_; }

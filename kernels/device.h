@@ -73,6 +73,9 @@ class Device {
  public:
   virtual ~Device() = default;
   virtual Result<DeviceMemory> allocate(size_t bytes) = 0;
+  // Host memory that the device's streams copy to and from without a detour: pinned, where the
+  // device has memory of its own.
+  virtual Result<DeviceMemory> allocate_host(size_t bytes) = 0;
   virtual std::unique_ptr<Event> make_event() = 0;
   virtual std::unique_ptr<Gate> make_gate() = 0;
   virtual Stream& compute() = 0;

@@ -35,8 +35,9 @@ TEST(cpu_device, memory_is_aligned_zeroed_and_its_own) {
   const auto device = device_of(1);
   EXPECT_EQ(device->description(), "cpu test, 1 thread");
   std::vector<DeviceMemory> blocks;
-  for (const size_t bytes : {size_t{1}, size_t{4096}, size_t{3} << 20}) {
-    Result<DeviceMemory> memory = device->allocate(bytes);
+  for (const size_t bytes : {size_t{1}, size_t{1}, size_t{4096}, size_t{3} << 20}) {
+    Result<DeviceMemory> memory =
+        blocks.empty() ? device->allocate_host(bytes) : device->allocate(bytes);
     ASSERT_TRUE(memory.has_value());
     EXPECT_EQ(memory->bytes, bytes);
     EXPECT_EQ(reinterpret_cast<uintptr_t>(memory->data) % 4096, 0u);

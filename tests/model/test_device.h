@@ -76,6 +76,7 @@ class TestDevice final : public kernels::Device {
     std::memset(data, 0, bytes);
     return kernels::DeviceMemory{static_cast<std::byte*>(data), bytes, {data, std::free}};
   }
+  Result<kernels::DeviceMemory> allocate_host(size_t bytes) override { return allocate(bytes); }
   std::unique_ptr<kernels::Event> make_event() override { return nullptr; }
   std::unique_ptr<kernels::Gate> make_gate() override { return std::make_unique<TestGate>(); }
   TestStream& compute() override { return stream_; }

@@ -91,6 +91,7 @@ class SimDevice final : public kernels::Device {
   explicit SimDevice(uint64_t seed) : seed_(seed) {}
 
   Result<kernels::DeviceMemory> allocate(size_t bytes) override;
+  Result<kernels::DeviceMemory> allocate_host(size_t bytes) override { return allocate(bytes); }
   std::unique_ptr<kernels::Event> make_event() override { return std::make_unique<SimEvent>(); }
   std::unique_ptr<kernels::Gate> make_gate() override { return std::make_unique<SimGate>(); }
   kernels::Stream& compute() override { return streams_[0]; }
