@@ -31,6 +31,12 @@ bool has_bare_line_feed(std::string_view bytes) {
   return false;
 }
 
+// What belongs to the head, where lines of it may have been taken before: an empty line ends it.
+std::string_view rest_of_head(std::string_view bytes) {
+  if (bytes.starts_with("\r\n")) return bytes.substr(0, 2);
+  return bytes.substr(0, bytes.find("\r\n\r\n"));
+}
+
 bool is_host(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](char c) {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
@@ -85,22 +91,26 @@ size_t HttpParser::put(std::string_view bytes) {
 
 size_t HttpParser::put_head(std::string_view bytes) {
   boost::system::error_code ec;
-  // Clients may end the last request with an empty line (RFC 9112, 2.2).
   size_t skipped = 0;
-  while (bytes.substr(skipped).starts_with("\r\n")) skipped += 2;
-  bytes.remove_prefix(skipped);
-  if (bytes.empty() || bytes == "\r") return skipped;
-  if (has_bare_line_feed(bytes.substr(0, bytes.find("\r\n\r\n")))) {
+  if (!impl_->parser.got_some()) {
+    // Clients may end the last request with an empty line (RFC 9112, 2.2).
+    while (bytes.substr(skipped).starts_with("\r\n")) skipped += 2;
+    bytes.remove_prefix(skipped);
+    if (bytes.empty() || bytes == "\r") return skipped;
+  }
+  if (has_bare_line_feed(rest_of_head(bytes))) {
     fail(400, "the request's header has a line feed without a carriage return", "bad_request");
     return skipped;
   }
   const size_t used = impl_->parser.put(boost::asio::buffer(bytes.data(), bytes.size()), ec);
-  if (ec == http::error::need_more) {
-    if (bytes.size() - used > limits_.head_bytes) {
-      fail_from(static_cast<int>(http::error::header_limit));
-    }
+  // Beast takes whole lines as they come, and its own limit knows only those of one call.
+  head_wire_bytes_ += used;
+  const size_t rest = ec == http::error::need_more ? bytes.size() - used : 0;
+  if (head_wire_bytes_ + rest > limits_.head_bytes && (!ec || ec == http::error::need_more)) {
+    fail_from(static_cast<int>(http::error::header_limit));
     return skipped + used;
   }
+  if (ec == http::error::need_more) return skipped + used;
   if (ec) {
     fail_from(ec.category() == http::make_error_code(http::error::bad_method).category()
                   ? ec.value()

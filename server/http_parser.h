@@ -72,6 +72,7 @@ class HttpParser {
   State state_ = State::kHead;
   RequestHead head_;
   std::optional<ApiError> error_;
+  uint64_t head_wire_bytes_ = 0;
   uint64_t body_wire_bytes_ = 0;
   std::unique_ptr<Impl> impl_;
 };

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace spillway::server {
 namespace {
 
@@ -30,9 +32,12 @@ int outcome(std::string_view wire, size_t step, std::string* body = nullptr,
   }
 }
 
+// However it is cut.
 int outcome(std::string_view wire) {
   const int whole = outcome(wire, wire.size() + 1);
-  EXPECT_EQ(outcome(wire, 1), whole) << wire;
+  for (size_t step = 1; step < std::min<size_t>(wire.size(), 200); ++step) {
+    EXPECT_EQ(outcome(wire, step), whole) << "in pieces of " << step << ": " << wire;
+  }
   return whole;
 }
 
@@ -49,6 +54,24 @@ TEST(HttpParser, reads_requests_whole_or_byte_by_byte) {
     EXPECT_EQ(body, "abc");
     EXPECT_EQ(outcome(chunked, step, &body), 0);
     EXPECT_EQ(body, "abcde");
+  }
+}
+
+// A person types a request line by line; proxies cut anywhere.
+TEST(HttpParser, reads_the_same_wherever_it_is_cut) {
+  const std::string wires[] = {
+      "GET / HTTP/1.0\r\n\r\n",
+      "\r\nGET / HTTP/1.1\r\nHost: a\r\nAccept: b\r\n\r\n",
+      "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n\nb\r\n\r\n\r\n\n",
+  };
+  for (const auto& wire : wires) {
+    std::string whole_body;
+    ASSERT_EQ(outcome(wire, wire.size(), &whole_body), 0) << wire;
+    for (size_t step = 1; step < wire.size(); ++step) {
+      std::string body;
+      EXPECT_EQ(outcome(wire, step, &body), 0) << "in pieces of " << step << ": " << wire;
+      EXPECT_EQ(body, whole_body) << "in pieces of " << step << ": " << wire;
+    }
   }
 }
 
@@ -102,6 +125,10 @@ TEST(HttpParser, bounds_header_body_and_chunk_overhead) {
   std::string many = post;
   for (int i = 0; i < 200; ++i) many += "A: b\r\n";
   EXPECT_EQ(outcome(many + "\r\n"), 431);
+  // In pieces of 16 bytes, each the end of a line and the next one's first byte: so all are taken.
+  std::string lines = "PU / HTTP/1.0\r\n";
+  for (int i = 0; i < 100; ++i) lines += "Abcd: 12345678\r\n";
+  EXPECT_EQ(outcome(lines, 16, nullptr, limits), 431);
   EXPECT_EQ(outcome(post + "Content-Length: 101\r\n\r\n", 50, nullptr, limits), 413);
   const std::string chunked = post + "Transfer-Encoding: chunked\r\n\r\n";
   EXPECT_EQ(outcome(chunked + "65\r\n", 50, nullptr, limits), 413);
