@@ -18,6 +18,7 @@ class Dashboard(unittest.TestCase):
     def setUpClass(cls):
         with tempfile.TemporaryDirectory() as directory, \
                 Server("--kv-nvme-dir", directory, "--kv-nvme-size", "64M", "--kv-host-size", "16M",
+                       "--kv-nvme-codec", "planes", "--kv-host-codec", "planes",
                        device="64M") as server:
             status, cls.answer = server.post("/v1/completions", {
                 "prompt": "One. " * 40, "max_tokens": 2})
@@ -50,9 +51,12 @@ class Dashboard(unittest.TestCase):
                 for label in re.findall(r"\{\{(\w+)\}\}", target["legendFormat"]):
                     self.assertRegex(self.scrape, rf'{found[0]}\{{[^}}]*{label}="')
         self.assertEqual(len(titles), len(set(titles)))
+        ids = [panel["id"] for panel in board["panels"]]
+        self.assertEqual(len(ids), len(set(ids)))  # of panels with one id Grafana shows the last
         self.assertEqual(shown - self.metrics, set())
         # Each tier metric that there is can be seen.
-        tiers = {name for name in self.families if name.startswith("spillway:tier_")}
+        tiers = {name for name in self.families
+                 if name.startswith(("spillway:tier_", "spillway:codec_"))}
         self.assertGreater(len(tiers), 10)
         unseen = {"spillway:tier_pages", "spillway:tier_other_pages",
                   "spillway:tier_read_pages_total", "spillway:tier_written_pages_total"}
