@@ -63,6 +63,7 @@ class Capture {
       runner_.enqueue(batch, result);
       device_.compute().record(*event);
       co_await event->wait();
+      runner_.collect(batch, result);
     }
   }
 

@@ -89,6 +89,7 @@ class Bench {
     runner_.enqueue(batch, result_);
     device_.compute().record(*event_);
     co_await event_->wait();
+    runner_.collect(batch, result_);
     co_return seconds_now() - start;
   }
 

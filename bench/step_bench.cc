@@ -38,6 +38,7 @@ class SweepingRunner final : public model::Runner {
   void bind_pages(std::vector<std::byte*>) override {}
   uint32_t batch_tokens_max() const override { return 2048; }
   uint32_t rows_together_max() const override { return 512; }
+  void collect(const model::StepBatch&, model::StepResult&) override {}
   void enqueue(const model::StepBatch& batch, model::StepResult& result) override {
     result.stamps.clear();
     result.samples.resize(batch.sequences.size());

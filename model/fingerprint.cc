@@ -10,14 +10,6 @@ namespace {
 constexpr uint32_t kProbeTokens = 20;
 constexpr uint32_t kProbeTop = 20;
 
-// A team of the calling thread alone: the bits are those of any team.
-class SoloTeam final : public kernels::Team {
- public:
-  uint32_t index() const override { return 0; }
-  uint32_t count() const override { return 1; }
-  void barrier() override {}
-};
-
 void add_result(Digest& digest, const SampleResult& result) {
   digest.add(std::bit_cast<uint32_t>(result.logprob));
   for (const TokenLogprob& entry : result.top) {
@@ -56,8 +48,8 @@ void add_layout(Digest& digest, const std::vector<kernels::KvGroupLayout>& group
   }
 }
 
-Result<void> add_arithmetic(Digest& digest, Forward& forward, const RunnerShape& shape,
-                            kernels::Device& device) {
+Result<> add_arithmetic(Digest& digest, const RunnerShape& shape, kernels::Device& device,
+                        const ProbeStep& run) {
   std::vector<TokenId> tokens(kProbeTokens);
   for (uint32_t i = 0; i < kProbeTokens; ++i) {
     tokens[i] = static_cast<TokenId>((uint64_t{i} * 7919 + 11) % shape.vocabulary);
@@ -85,9 +77,7 @@ Result<void> add_arithmetic(Digest& digest, Forward& forward, const RunnerShape&
   request.top_logprobs = std::min(kProbeTop, shape.vocabulary);
   StepResult result;
   result.samples = {std::vector<SampleResult>(1)};
-  SoloTeam team;
-  forward.bind_pages(bases);
-  forward.run(team, batch, result);
+  if (auto done = run(bases, batch, result); !done) return done.error();
   add_result(digest, result.samples[0][0]);
   return {};
 }

@@ -1,11 +1,12 @@
 // What must be equal for two processes to share KV pages: RunnerShape::fingerprint.
 #pragma once
 
+#include <functional>
 #include <string>
+#include <vector>
 
 #include "kernels/device.h"
 #include "model/digest.h"
-#include "model/forward.h"
 #include "model/gguf.h"
 #include "model/runner.h"
 #include "runtime/result.h"
@@ -19,10 +20,14 @@ void add_model(Digest& digest, const GgufFile& file);
 // Adds the format of the pages.
 void add_layout(Digest& digest, const std::vector<kernels::KvGroupLayout>& groups);
 
-// Adds what this machine's kernels compute: log-probabilities of a short fixed text, over pages of
-// its own, which end bound to `forward`. Two arithmetics that round differently anywhere in the
-// pass give other bits. Fails if the device has no memory for the pages.
-Result<void> add_arithmetic(Digest& digest, Forward& forward, const RunnerShape& shape,
-                            kernels::Device& device);
+// Runs a step on pages (group) at `bases`, to its end. The result has its shape.
+using ProbeStep = std::function<Result<>(const std::vector<std::byte*>& bases,
+                                         const StepBatch& batch, StepResult& result)>;
+
+// Adds what this machine's kernels compute: log-probabilities of a short fixed text, by `run`, over
+// pages that are gone afterwards. Two arithmetics that round differently anywhere in the pass give
+// other bits. Fails if the device has no memory for the pages, or as `run` does.
+Result<> add_arithmetic(Digest& digest, const RunnerShape& shape, kernels::Device& device,
+                        const ProbeStep& run);
 
 }  // namespace spillway::model

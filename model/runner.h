@@ -1,5 +1,6 @@
 // One step of a model over a batch of sequences: the seam between the scheduler and what computes.
-// The transformer (transformer.h) implements it; the simulation's fake model does too.
+// The transformer (transformer.h) and that of a GPU (gpu_transformer.h) implement it; the
+// simulation's fake model does too.
 #pragma once
 
 #include <cstdint>
@@ -43,9 +44,12 @@ struct StepStamp {
 };
 
 struct StepResult {
-  // (sequence, sample), as asked for in the batch. Valid once the step's event is done.
+  // (sequence, sample), as asked for in the batch. Valid once collect() has returned.
   std::vector<std::vector<SampleResult>> samples;
   std::vector<StepStamp> stamps;  // in order; empty where the runner has none to give
+  // Not empty: what failed on the device, for a person. The step then has come to nothing: its
+  // samples mean nothing, and neither does what it wrote to its pages.
+  std::string failure;
 };
 
 struct RunnerShape {
@@ -66,8 +70,12 @@ class Runner {
   // Rows that pass the layers together; those of a larger step do so one such part after another.
   virtual uint32_t rows_together_max() const = 0;
   // Enqueues the step on the device's compute stream. `batch`, what it points to, and `result` must
-  // stay until an event recorded after this call is done. Does not suspend.
+  // stay until an event recorded after this call is done and collect() has been called. Does not
+  // suspend.
   virtual void enqueue(const StepBatch& batch, StepResult& result) = 0;
+  // Makes the result whole, once such an event is done: what is left to do on the host, on the
+  // engine's thread. With the arguments of enqueue(), once for each step, in their order.
+  virtual void collect(const StepBatch& batch, StepResult& result) = 0;
 };
 
 }  // namespace spillway::model

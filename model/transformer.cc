@@ -3,10 +3,22 @@
 #include <algorithm>
 
 #include "model/fingerprint.h"
+#include "model/step_result.h"
 #include "model/tensors.h"
 #include "runtime/check.h"
 
 namespace spillway::model {
+namespace {
+
+// A team of the calling thread alone: the bits are those of any team.
+class SoloTeam final : public kernels::Team {
+ public:
+  uint32_t index() const override { return 0; }
+  uint32_t count() const override { return 1; }
+  void barrier() override {}
+};
+
+}  // namespace
 
 Result<std::unique_ptr<Transformer>> Transformer::create(const GgufFile& file,
                                                          kernels::Device& device,
@@ -44,7 +56,14 @@ Result<void> Transformer::set_fingerprint(const GgufFile& file) {
   Digest digest;
   add_model(digest, file);
   add_layout(digest, shape_.groups);
-  if (auto added = add_arithmetic(digest, *forward_, shape_, device_); !added) return added.error();
+  const auto run = [this](const std::vector<std::byte*>& bases, const StepBatch& batch,
+                          StepResult& result) -> Result<> {
+    SoloTeam team;
+    forward_->bind_pages(bases);
+    forward_->run(team, batch, result);
+    return {};
+  };
+  if (auto added = add_arithmetic(digest, shape_, device_, run); !added) return added.error();
   // The probe's pages are gone; a step before bind_pages() must not write there.
   forward_->bind_pages(std::vector<std::byte*>(shape_.groups.size()));
   shape_.fingerprint = digest.hex();
@@ -52,13 +71,7 @@ Result<void> Transformer::set_fingerprint(const GgufFile& file) {
 }
 
 void Transformer::enqueue(const StepBatch& batch, StepResult& result) {
-  size_t rows = 0;
-  result.stamps.clear();
-  result.samples.resize(batch.sequences.size());
-  for (size_t s = 0; s < batch.sequences.size(); ++s) {
-    rows += batch.sequences[s].tokens.size();
-    result.samples[s].resize(batch.sequences[s].samples.size());
-  }
+  const size_t rows = shape_result(batch, result);
   CHECK(rows <= options_.batch_tokens_max);
   kernels::Stream& stream = device_.compute();
   if (batch.layers_there.empty()) {

@@ -37,6 +37,7 @@ class Transformer final : public Runner {
   uint32_t batch_tokens_max() const override { return options_.batch_tokens_max; }
   uint32_t rows_together_max() const override { return forward_->tile_rows(); }
   void enqueue(const StepBatch& batch, StepResult& result) override;
+  void collect(const StepBatch&, StepResult&) override {}  // the team draws
 
   const ModelConfig& config() const { return config_; }
   const Weights& weights() const { return weights_; }

@@ -83,12 +83,14 @@ std::optional<FinishReason> take_token(const model::Tokenizer& tokenizer, LiveSe
   return finish;
 }
 
-void finish_without_token(LiveSequence& sequence, FinishReason reason, Outbox& outbox) {
+void finish_without_token(LiveSequence& sequence, FinishReason reason, const std::string& error,
+                          Outbox& outbox) {
   Output output;
   output.request = sequence.request->id;
   output.choice = sequence.choice;
   output.text = sequence.text->flush();
   output.finish = reason;
+  output.error = error;
   attach_prompt_scores(*sequence.request, output);
   outbox.add(*sequence.request, std::move(output));
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -41,8 +42,9 @@ std::optional<FinishReason> take_token(const model::Tokenizer& tokenizer, LiveSe
                                        uint32_t context_tokens_max, Outbox& outbox);
 
 // The last word on a sequence that ends without a further token: cancelled, expired, or of a
-// request that asked for none.
-void finish_without_token(LiveSequence& sequence, FinishReason reason, Outbox& outbox);
+// request that asked for none, or, as `error` tells a person then, of one that failed.
+void finish_without_token(LiveSequence& sequence, FinishReason reason, const std::string& error,
+                          Outbox& outbox);
 
 // The last word on a request whose choices have all ended.
 void finish_request(LiveRequest& request, Clock::TimePoint now, Outbox& outbox);

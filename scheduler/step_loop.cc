@@ -111,9 +111,14 @@ Task<> StepLoop::run_step() {
   publish();
   trace_.engine("deliver");
   co_await step_done_->wait();
+  parts_.runner.collect(batch_, result_);
   trace_.step({step_began_, counters_.steps, running_.size(), waiting_.size()}, batch_, result_);
   measure_step();
-  take_step();
+  if (result_.failure.empty()) {
+    take_step();
+  } else {
+    drop_step();
+  }
   control_thrash();
   trace_.engine("take the step");
   if (std::exchange(copies_enqueued_, false)) {

@@ -165,7 +165,8 @@ class StepLoop {
   void wait_again(LiveSequence& sequence);
   void insert_waiting(LiveSequence& sequence);
   void finish(LiveSequence& sequence);
-  void finish_all(LiveRequest& request, FinishReason reason);
+  void finish_all(LiveRequest& request, FinishReason reason, const std::string& error = {});
+  void drop_step();  // the step that failed: ends the requests that were in it
   void release_pages(LiveSequence& sequence, bool keep_for_session);
   void sweep();  // what has ended leaves the lists, and its client gets the last word
 

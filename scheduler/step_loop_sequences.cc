@@ -91,18 +91,36 @@ void StepLoop::finish(LiveSequence& sequence) {
 }
 
 // REQUIRES: none of the request's sequences is in an enqueued step.
-void StepLoop::finish_all(LiveRequest& request, FinishReason reason) {
+void StepLoop::finish_all(LiveRequest& request, FinishReason reason, const std::string& error) {
   for (auto& sequence : request.sequences) {
     if (sequence->phase == Phase::kFinished) continue;
     const uint32_t choices = sequence->choices_to_fork;
     for (uint32_t i = 0; i < choices; ++i) {
-      finish_without_token(*sequence, reason, outbox_);
+      finish_without_token(*sequence, reason, error, outbox_);
       ++sequence->choice;
     }
     sequence->choice -= choices;
     request.unfinished -= choices - 1;
     finish(*sequence);
   }
+}
+
+// What it has written to pages is not committed, so what they keep is whole. What else may be wrong
+// with the device the next step shows.
+void StepLoop::drop_step() {
+  ++counters_.steps;
+  for (LiveSequence* sequence : std::exchange(stepping_, {})) {
+    if (sequence->under != nullptr) {
+      for (const auto& gate : sequence->under->gates) {
+        if (gate != nullptr) gate->abandon();
+      }
+      const bool taken = end_under_load(*sequence);
+      CHECK(!taken);
+    }
+    // Once for a request with several choices in the step.
+    finish_all(*sequence->request, FinishReason::kError, result_.failure);
+  }
+  sweep();
 }
 
 void StepLoop::sweep() {

@@ -91,6 +91,7 @@ class ComputeBench {
     model::StepResult result;
     model_.enqueue(batch, result);
     waiter_.wait_for(device_.compute());
+    model_.collect(batch, result);
     return seconds_now() - begin;
   }
 

@@ -85,6 +85,24 @@ TEST(Bands, a_load_page_by_page_gives_the_same) {
   EXPECT_EQ(life.from_nvme, 288u);
 }
 
+// As if it had not been: what its load has brought serves the next request.
+TEST(Bands, a_step_under_load_that_fails_on_the_device_leaves_nothing_behind) {
+  for (const uint32_t window : {0u, 40u}) {
+    sim::SimFiles files;
+    WorldOptions options = banded(files);
+    options.window = window;
+    leave_prefix(options);
+    options.clear_at_end = false;
+    World world(options);
+    world.runner().fails_every = 1;
+    const auto client = world.submit(prompt_of(360, 3));
+    world.run_to_end([&] { world.check(); });
+    EXPECT_TRUE(client->failed());
+    EXPECT_EQ(world.tiers_stats().steps_under_load, 1u);
+    EXPECT_EQ(world.tiers_stats().steps_in_vain, 1u);
+  }
+}
+
 enum class Fault { kFails, kRots, kNeverEnds };
 
 // Whether there was such a read: the one behind so many others meets the fault. A read fails or

@@ -66,6 +66,42 @@ TEST(EngineSimulation, choices_of_one_request_compute_the_prompt_once) {
   EXPECT_EQ(client->usage().completion_tokens, 64u);
 }
 
+// What they computed in earlier steps stays of use to others.
+TEST(EngineSimulation, a_step_that_fails_ends_the_requests_in_it_and_no_other) {
+  World world({.step_tokens = 32});
+  world.runner().fails_every = 6;
+  Request request = prompt_of(100, 50);
+  request.choices = 2;
+  const auto first = world.submit(request);  // its prompt takes four steps
+  std::shared_ptr<Client> second;
+  world.run_stages({[] {},
+                    [&] {
+                      EXPECT_TRUE(first->failed(0));
+                      EXPECT_TRUE(first->failed(1));
+                      EXPECT_EQ(first->usage().completion_tokens, 4u);
+                      second = world.submit(prompt_of(100, 4));
+                    }});
+  EXPECT_FALSE(second->failed());
+  EXPECT_EQ(second->usage().cached_tokens, 96u);
+}
+
+TEST(EngineSimulation, steps_that_fail_change_no_answer_of_others) {
+  uint64_t failed = 0;
+  for (uint64_t run = 0; run < 8; ++run) {
+    WorldOptions options;
+    options.seed = base_seed() + run;
+    options.window = run % 2 == 0 ? 0 : 40;
+    options.host_pages = run % 4 < 2 ? 0 : 40;
+    SCOPED_TRACE("SPILLWAY_SIM_SEED=" + std::to_string(options.seed));
+    World world(options);
+    world.runner().fails_every = 3 + 5 * run;
+    world.run_random(600);
+    failed += world.failed_clients();
+    if (testing::Test::HasFailure()) return;
+  }
+  EXPECT_GT(failed, 100u);
+}
+
 // case A4
 TEST(EngineSimulation, a_session_that_ends_while_its_request_is_cancelled_leaves_no_lease) {
   World world({});

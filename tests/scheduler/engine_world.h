@@ -265,6 +265,10 @@ class World {
   uint64_t clients() const { return clients_.size(); }
   const cache::TiersStats& tiers_stats() const { return tiers_stats_; }  // at the end
   const TraceSnapshot& timeline() const { return timeline_; }            // of all, at the end
+  uint64_t failed_clients() const {
+    return static_cast<uint64_t>(std::count_if(clients_.begin(), clients_.end(),
+                                               [](const auto& each) { return each->failed(); }));
+  }
   uint64_t cached_tokens() const {
     uint64_t sum = 0;
     for (const auto& client : clients_) sum += client->usage().cached_tokens;

@@ -95,6 +95,8 @@ class Client final : public OutputSink {
     answer.text += output.text;
     if (output.finish) {
       finished_[output.choice] = true;
+      ASSERT_EQ(output.error,
+                *output.finish == FinishReason::kError ? sim::FakeRunner::kFailure : "");
       answer.finish = *output.finish;
     }
     scores_ += output.prompt_tokens.size();
@@ -108,7 +110,8 @@ class Client final : public OutputSink {
       completion += answer.tokens.size();
       if (!finished_.contains(choice)) continue;  // the entry that `done` made
       const Answer expected = expected_answer(tokenizer, request_, choice);
-      if (answer.finish == FinishReason::kCancelled || answer.finish == FinishReason::kDeadline) {
+      if (answer.finish == FinishReason::kCancelled || answer.finish == FinishReason::kDeadline ||
+          answer.finish == FinishReason::kError) {
         ASSERT_LE(answer.tokens.size(), expected.tokens.size());
         ASSERT_TRUE(
             std::equal(answer.tokens.begin(), answer.tokens.end(), expected.tokens.begin()));
@@ -127,6 +130,10 @@ class Client final : public OutputSink {
   }
 
   bool done() const { return done_; }
+  bool failed(uint32_t choice = 0) const {
+    const auto found = answers_.find(choice);
+    return done_ && finished_.contains(choice) && found->second.finish == FinishReason::kError;
+  }
   Clock::Duration longest_gap() const { return longest_gap_; }  // between two tokens
   // Of the last token; none yet: empty.
   std::optional<Clock::TimePoint> last_token() const { return last_token_; }

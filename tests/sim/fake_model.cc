@@ -69,6 +69,8 @@ FakeRunner::FakeRunner(kernels::Device& device, uint32_t window, uint32_t contex
 
 void FakeRunner::enqueue(const model::StepBatch& batch, model::StepResult& result) {
   enqueued_ = &batch;
+  CHECK(std::exchange(to_collect_, &batch) == nullptr);
+  result.failure.clear();
   kernels::Stream& stream = device_.compute();
   launches_ = 1;
   if (batch.layers_there.empty()) {
@@ -173,6 +175,15 @@ void FakeRunner::run_layer(const model::StepBatch& batch, Place place) {
       write(place, step.tables[place.group], step.position + row, row_chains_[s][row]);
     }
   }
+}
+
+void FakeRunner::collect(const model::StepBatch& batch, model::StepResult& result) {
+  CHECK(enqueued_ == nullptr);  // the step has run
+  CHECK(std::exchange(to_collect_, nullptr) == &batch);
+  ++collected_;
+  if (fails_every == 0 || collected_ % fails_every != 0) return;
+  result.samples.clear();
+  result.failure = kFailure;
 }
 
 void FakeRunner::finish(const model::StepBatch& batch, model::StepResult& result) {

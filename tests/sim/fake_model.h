@@ -55,7 +55,10 @@ class FakeRunner final : public model::Runner {
   uint32_t batch_tokens_max() const override { return 4096; }
   uint32_t rows_together_max() const override { return batch_tokens_max(); }
   void enqueue(const model::StepBatch& batch, model::StepResult& result) override;
+  void collect(const model::StepBatch& batch, model::StepResult& result) override;
 
+  static constexpr const char* kFailure = "the simulated device failed";
+  uint64_t fails_every = 0;  // the last of so many steps; 0: none
   // The step that was enqueued and has not run to its end; null for none.
   const model::StepBatch* enqueued() const { return enqueued_; }
   uint32_t launches() const { return launches_; }  // of that step, or the last
@@ -79,6 +82,8 @@ class FakeRunner final : public model::Runner {
   model::RunnerShape shape_;
   std::vector<std::byte*> base_;
   const model::StepBatch* enqueued_ = nullptr;
+  const model::StepBatch* to_collect_ = nullptr;
+  uint64_t collected_ = 0;
   uint32_t launches_ = 1;
   std::vector<std::vector<uint64_t>> row_chains_;  // of the step that runs: (sequence, row)
   uint64_t step_wrong_ = 0;
