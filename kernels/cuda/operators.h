@@ -60,6 +60,26 @@ struct GatedArgs {
   Gate kind = Gate::kSilu;
 };
 
+// Twin: add() of ops.h.
+struct AddBiasArgs {
+  float* x = nullptr;           // (row, n), rows `stride` floats apart: x += bias
+  const float* bias = nullptr;  // (n)
+  size_t stride = 0;
+  uint32_t rows = 0;
+  uint32_t n = 0;
+};
+
+// Copies row from[i] of x to row i of y. They must not overlap.
+struct GatherRowsArgs {
+  const float* x = nullptr;        // (row, n), rows x_stride floats apart
+  const uint32_t* from = nullptr;  // (rows)
+  float* y = nullptr;              // (rows, n), rows y_stride apart
+  size_t x_stride = 0;
+  size_t y_stride = 0;
+  uint32_t rows = 0;
+  uint32_t n = 0;
+};
+
 // A PackedMatrix's panels in device memory.
 struct DeviceMatrix {
   TensorType type = TensorType::kF32;
@@ -206,6 +226,8 @@ constexpr uint32_t splits_seen(const KvGroupLayout& layout, uint32_t position) {
 int rms_norm(CUstream_st* stream, const RmsNormArgs& args);
 int rope(CUstream_st* stream, const RopeArgs& args);
 int gated(CUstream_st* stream, const GatedArgs& args);
+int add_bias(CUstream_st* stream, const AddBiasArgs& args);
+int gather_rows(CUstream_st* stream, const GatherRowsArgs& args);
 int embedding(CUstream_st* stream, const EmbeddingArgs& args);
 int quantize(CUstream_st* stream, const QuantizeArgs& args);
 int matmul(CUstream_st* stream, const MatmulArgs& args);

@@ -1,6 +1,8 @@
 // The operators on rows and pages, for a GPU.
+#include "kernels/cuda/bias.cuh"
 #include "kernels/cuda/embedding.cuh"
 #include "kernels/cuda/gated.cuh"
+#include "kernels/cuda/gather_rows.cuh"
 #include "kernels/cuda/gpu_launcher.cuh"
 #include "kernels/cuda/logits.cuh"
 #include "kernels/cuda/rms_norm.cuh"
@@ -17,6 +19,12 @@ int rope(CUstream_st* stream, const RopeArgs& args) {
 }
 int gated(CUstream_st* stream, const GatedArgs& args) {
   return enqueue_on(stream, [&](auto& launch) { gated(launch, args); });
+}
+int add_bias(CUstream_st* stream, const AddBiasArgs& args) {
+  return enqueue_on(stream, [&](auto& launch) { add_bias(launch, args); });
+}
+int gather_rows(CUstream_st* stream, const GatherRowsArgs& args) {
+  return enqueue_on(stream, [&](auto& launch) { gather_rows(launch, args); });
 }
 int embedding(CUstream_st* stream, const EmbeddingArgs& args) {
   return enqueue_on(stream, [&](auto& launch) { embedding(launch, args); });

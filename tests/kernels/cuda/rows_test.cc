@@ -2,8 +2,10 @@
 // block.
 #include <gtest/gtest.h>
 
+#include "kernels/cuda/bias.cuh"
 #include "kernels/cuda/embedding.cuh"
 #include "kernels/cuda/gated.cuh"
+#include "kernels/cuda/gather_rows.cuh"
 #include "kernels/cuda/logits.cuh"
 #include "kernels/cuda/rms_norm.cuh"
 #include "kernels/cuda/rope.cuh"
@@ -121,6 +123,43 @@ TEST(CudaRowsTest, swiglu_and_geglu_equal_their_twins) {
                      .rows = 2,
                      .n = n,
                      .kind = kind});
+      expect_no_defects(launch);
+      y.expect_same(expected);
+    }
+  }
+}
+
+TEST(CudaRowsTest, a_bias_is_added_to_each_row) {
+  for (const uint32_t n : {0u, 1u, 255u, 256u, 257u}) {
+    GuardedRows x(3, n, n + 3, n), bias(1, n, n, 7);
+    GuardedRows expected = x;
+    for (uint32_t row = 0; row < 3; ++row) {
+      for (uint32_t i = 0; i < n; ++i) expected.at(row)[i] += bias.data()[i];
+    }
+    emulator::Launcher launch;
+    add_bias(launch, {.x = x.data(), .bias = bias.data(), .stride = x.stride(), .rows = 3, .n = n});
+    expect_no_defects(launch);
+    x.expect_same(expected);
+  }
+}
+
+TEST(CudaRowsTest, gathered_rows_are_those_asked_for_in_that_order) {
+  const std::vector<uint32_t> from = {4, 0, 3, 3};
+  for (const uint32_t n : {0u, 1u, 255u, 256u, 257u}) {
+    for (const uint32_t rows : {0u, 1u, 4u}) {
+      GuardedRows x(5, n, n + 3, n), y(rows, n, n + 5, 0);
+      GuardedRows expected = y.poison();
+      for (uint32_t row = 0; row < rows; ++row) {
+        std::copy_n(x.at(from[row]), n, expected.at(row));
+      }
+      emulator::Launcher launch;
+      gather_rows(launch, {.x = x.data(),
+                           .from = from.data(),
+                           .y = y.data(),
+                           .x_stride = x.stride(),
+                           .y_stride = y.stride(),
+                           .rows = rows,
+                           .n = n});
       expect_no_defects(launch);
       y.expect_same(expected);
     }

@@ -1,0 +1,42 @@
+// The operators on rows and pages, on the emulator.
+#include "kernels/cuda/bias.cuh"
+#include "kernels/cuda/embedding.cuh"
+#include "kernels/cuda/gated.cuh"
+#include "kernels/cuda/gather_rows.cuh"
+#include "kernels/cuda/logits.cuh"
+#include "kernels/cuda/rms_norm.cuh"
+#include "kernels/cuda/rope.cuh"
+#include "kernels/cuda/write_kv.cuh"
+#include "tests/kernels/cuda/emulated_stream.h"
+
+namespace spillway::kernels::cuda {
+
+int rms_norm(CUstream_st* stream, const RmsNormArgs& args) {
+  return emulate_on(stream, [&](auto& launch) { rms_norm(launch, args); });
+}
+int rope(CUstream_st* stream, const RopeArgs& args) {
+  return emulate_on(stream, [&](auto& launch) { rope(launch, args); });
+}
+int gated(CUstream_st* stream, const GatedArgs& args) {
+  return emulate_on(stream, [&](auto& launch) { gated(launch, args); });
+}
+int add_bias(CUstream_st* stream, const AddBiasArgs& args) {
+  return emulate_on(stream, [&](auto& launch) { add_bias(launch, args); });
+}
+int gather_rows(CUstream_st* stream, const GatherRowsArgs& args) {
+  return emulate_on(stream, [&](auto& launch) { gather_rows(launch, args); });
+}
+int embedding(CUstream_st* stream, const EmbeddingArgs& args) {
+  return emulate_on(stream, [&](auto& launch) { embedding(launch, args); });
+}
+int write_kv(CUstream_st* stream, const WriteKvArgs& args) {
+  return emulate_on(stream, [&](auto& launch) { write_kv(launch, args); });
+}
+int soft_cap(CUstream_st* stream, const SoftCapArgs& args) {
+  return emulate_on(stream, [&](auto& launch) { soft_cap(launch, args); });
+}
+int argmax(CUstream_st* stream, const ArgmaxArgs& args) {
+  return emulate_on(stream, [&](auto& launch) { argmax(launch, args); });
+}
+
+}  // namespace spillway::kernels::cuda
