@@ -272,6 +272,16 @@ TokenId draw_token(std::span<float> logits, float raw_max, const SampleRequest& 
 
 }  // namespace
 
+bool is_greatest_alone(const SampleRequest& request) {
+  if (request.params == nullptr || request.want_logprob || request.top_logprobs > 0) return false;
+  const SamplingParams& params = *request.params;
+  const bool greedy = !(params.temperature >= kGreedyBelow);
+  const bool edits = !params.logit_bias.empty() || !request.banned.empty() ||
+                     params.repetition_penalty != 1.0f || params.frequency_penalty != 0.0f ||
+                     params.presence_penalty != 0.0f;
+  return greedy && !edits;
+}
+
 SampleResult sample_row(std::span<float> logits, const SampleRequest& request, uint32_t position,
                         SampleScratch& scratch) {
   CHECK(!logits.empty());

@@ -41,4 +41,9 @@ struct SampleScratch {
 SampleResult sample_row(std::span<float> logits, const SampleRequest& request, uint32_t position,
                         SampleScratch& scratch);
 
+// Whether sample_row() would give no more than the first of the raw row's greatest logits: greedy,
+// with nothing that changes a logit, and no log-probabilities. (Of a row without a finite logit it
+// gives another token than the greatest's.)
+bool is_greatest_alone(const SampleRequest& request);
+
 }  // namespace spillway::model

@@ -13,6 +13,7 @@ bool StepTiler::next(StepTile& tile) {
   tile.active_rows.clear();
   tile.sequences.resize(groups_.size());
   for (auto& list : tile.sequences) list.clear();
+  tile.first_sequence = sequence_;
   while (sequence_ < batch_->sequences.size() && tile.rows() < rows_max_) {
     const SequenceStep& sequence = batch_->sequences[sequence_];
     row_ += add_rows(tile, sequence, rows_max_ - tile.rows());

@@ -27,6 +27,7 @@ struct StepTile {
   std::vector<std::vector<kernels::AttentionSequence>> sequences;  // (group, sequence of the tile)
   std::vector<SampleRow> samples;
   std::vector<uint32_t> active_rows;  // (active) row in the tile, ascending
+  uint32_t first_sequence = 0;        // in the batch
 
   uint32_t rows() const { return static_cast<uint32_t>(tokens.size()); }
 };

@@ -6,18 +6,33 @@
 
 namespace spillway::model {
 
+namespace {
+
+RunnerHarness::Make transformer_of(const GgufFile& file, const HarnessOptions& options) {
+  return [&](kernels::Device& device) -> std::unique_ptr<Runner> {
+    auto runner = Transformer::create(file, device,
+                                      {.level = options.level,
+                                       .kv_type = options.kv_type,
+                                       .page_tokens = options.page_tokens,
+                                       .batch_tokens_max = 8192,
+                                       .tile_rows = options.tile_rows,
+                                       .threads = options.threads});
+    if (!runner) std::fprintf(stderr, "%s\n", runner.error().message.c_str());
+    CHECK(runner);
+    return *std::move(runner);
+  };
+}
+
+}  // namespace
+
 RunnerHarness::RunnerHarness(const GgufFile& file, const HarnessOptions& options)
-    : by_layers_(options.by_layers), abandon_at_(options.abandon_at), device_(options.threads) {
-  auto runner = Transformer::create(file, device_,
-                                    {.level = options.level,
-                                     .kv_type = options.kv_type,
-                                     .page_tokens = options.page_tokens,
-                                     .batch_tokens_max = 8192,
-                                     .tile_rows = options.tile_rows,
-                                     .threads = options.threads});
-  if (!runner) std::fprintf(stderr, "%s\n", runner.error().message.c_str());
-  CHECK(runner);
-  runner_ = *std::move(runner);
+    : RunnerHarness(transformer_of(file, options), options) {}
+
+RunnerHarness::RunnerHarness(const Make& make, const HarnessOptions& options)
+    : by_layers_(options.by_layers),
+      abandon_at_(options.abandon_at),
+      device_(options.threads),
+      runner_(make(device_)) {
   std::vector<std::byte*> bases;
   for (const kernels::KvGroupLayout& group : runner_->shape().groups) {
     memory_.push_back(*device_.allocate(group.page_bytes() * options.pages));
@@ -80,36 +95,47 @@ void RunnerHarness::release_behind_window(HarnessSequence& sequence) {
 }
 
 StepResult RunnerHarness::step(std::vector<HarnessPart> parts, bool stamped) {
-  StepBatch batch;
+  return collect(enqueue(std::move(parts), stamped));
+}
+
+std::unique_ptr<HarnessStep> RunnerHarness::enqueue(std::vector<HarnessPart> parts, bool stamped) {
+  auto made = std::make_unique<HarnessStep>();
+  StepBatch& batch = made->batch;
   batch.stamped = stamped;
   for (HarnessPart& part : parts) {
     grow(*part.sequence, static_cast<uint32_t>(part.tokens.size()));
+    made->tables.push_back(part.sequence->tables);
     SequenceStep& step = batch.sequences.emplace_back();
     step.tokens = part.tokens;
     step.position = part.sequence->position;
-    for (const auto& table : part.sequence->tables) step.tables.push_back(table);
+    for (const auto& table : made->tables.back()) step.tables.push_back(table);
     step.samples = part.samples;
   }
-  StepResult result;
   if (by_layers_) {
-    enqueue_by_layers(batch, result);
+    enqueue_by_layers(*made);
   } else {
-    runner_->enqueue(batch, result);
+    runner_->enqueue(batch, made->result);
   }
   for (HarnessPart& part : parts) {
     part.sequence->position += static_cast<uint32_t>(part.tokens.size());
     release_behind_window(*part.sequence);
   }
-  return result;
+  return made;
 }
 
-void RunnerHarness::enqueue_by_layers(StepBatch& batch, StepResult& result) {
+StepResult RunnerHarness::collect(std::unique_ptr<HarnessStep> step) {
+  runner_->collect(step->batch, step->result);
+  return std::move(step->result);
+}
+
+void RunnerHarness::enqueue_by_layers(HarnessStep& made) {
   struct Held {
     std::byte* at;
     std::vector<std::byte> bytes;
   };
+  StepBatch& batch = made.batch;
   std::vector<std::vector<Held>> held(memory_.size());
-  std::vector<std::unique_ptr<kernels::Gate>> gates;
+  std::vector<std::unique_ptr<kernels::Gate>>& gates = made.gates;
   for (size_t g = 0; g < memory_.size(); ++g) {
     gates.push_back(device_.make_gate());
     batch.layers_there.push_back(gates.back().get());
@@ -137,7 +163,7 @@ void RunnerHarness::enqueue_by_layers(StepBatch& batch, StepResult& result) {
       std::memcpy(page.at + (level - 1) * bytes, page.bytes.data() + (level - 1) * bytes, bytes);
     }
   };
-  runner_->enqueue(batch, result);
+  runner_->enqueue(batch, made.result);
 }
 
 SampleRequest RunnerHarness::whole_row(uint32_t row) const {

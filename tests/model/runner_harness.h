@@ -1,8 +1,9 @@
-// Runs sequences on a Transformer without an engine: its pages lie scattered, freed ones and those
+// Runs sequences on a Runner without an engine: its pages lie scattered, freed ones and those
 // behind a window are filled with NaN, and steps are cut as a test likes.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -40,17 +41,30 @@ struct HarnessPart {
   std::vector<SampleRequest> samples;
 };
 
+struct HarnessStep {
+  StepBatch batch;
+  StepResult result;
+  std::vector<std::vector<std::vector<kernels::PageId>>> tables;  // (part, group): as they were
+  std::vector<std::unique_ptr<kernels::Gate>> gates;              // (group), where by layers
+};
+
 class RunnerHarness {
  public:
-  // CHECKs that the model loads.
+  // On a Transformer. CHECKs that the model loads.
   RunnerHarness(const GgufFile& file, const HarnessOptions& options);
+  // On the runner that `make` makes, which has the options of its own kind.
+  using Make = std::function<std::unique_ptr<Runner>(kernels::Device& device)>;
+  RunnerHarness(const Make& make, const HarnessOptions& options);
 
-  Transformer& runner() { return *runner_; }
+  Runner& runner() { return *runner_; }
   uint32_t vocabulary() const { return runner_->shape().vocabulary; }
   HarnessSequence new_sequence();
   // Gives the pages back, filled with NaN.
   void release(HarnessSequence& sequence);
   StepResult step(std::vector<HarnessPart> parts, bool stamped = false);
+  // The same in two calls. What the parts point to stays until the second.
+  std::unique_ptr<HarnessStep> enqueue(std::vector<HarnessPart> parts, bool stamped = false);
+  StepResult collect(std::unique_ptr<HarnessStep> step);
 
   // The log-probabilities (token, vocabulary) of one sequence, computed in chunks of the given
   // sizes; the last size repeats.
@@ -63,14 +77,14 @@ class RunnerHarness {
 
  private:
   void grow(HarnessSequence& sequence, uint32_t tokens);
-  void enqueue_by_layers(StepBatch& batch, StepResult& result);
+  void enqueue_by_layers(HarnessStep& step);
   void poison(size_t group, kernels::PageId page);
   void release_behind_window(HarnessSequence& sequence);
 
   const bool by_layers_;
   const uint32_t abandon_at_;
   TestDevice device_;
-  std::unique_ptr<Transformer> runner_;
+  std::unique_ptr<Runner> runner_;
   std::vector<kernels::DeviceMemory> memory_;
   std::vector<std::vector<kernels::PageId>> free_;  // (group)
 };

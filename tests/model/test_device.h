@@ -56,6 +56,12 @@ class TestStream final : public kernels::Stream {
   uint32_t threads_;
 };
 
+class TestEvent final : public kernels::Event {  // all has run by the time that it is recorded
+ public:
+  bool done() const override { return true; }
+  Task<> wait() override { co_return; }
+};
+
 class TestGate final : public kernels::Gate {
  public:
   void raise(uint32_t) override {}
@@ -71,18 +77,23 @@ class TestDevice final : public kernels::Device {
   explicit TestDevice(uint32_t threads) : stream_(threads) {}
 
   Result<kernels::DeviceMemory> allocate(size_t bytes) override {
-    void* data = std::aligned_alloc(kernels::kPageAlignment, bytes);
+    if (bytes > bytes_left) return Error{ErrorCode::kResourceExhausted, "no memory is left"};
+    bytes_left -= bytes;
+    const size_t whole = (bytes + kernels::kPageAlignment - 1) / kernels::kPageAlignment;
+    void* data = std::aligned_alloc(kernels::kPageAlignment, whole * kernels::kPageAlignment);
     CHECK(data != nullptr);
     std::memset(data, 0, bytes);
     return kernels::DeviceMemory{static_cast<std::byte*>(data), bytes, {data, std::free}};
   }
   Result<kernels::DeviceMemory> allocate_host(size_t bytes) override { return allocate(bytes); }
-  std::unique_ptr<kernels::Event> make_event() override { return nullptr; }
+  std::unique_ptr<kernels::Event> make_event() override { return std::make_unique<TestEvent>(); }
   std::unique_ptr<kernels::Gate> make_gate() override { return std::make_unique<TestGate>(); }
   TestStream& compute() override { return stream_; }
   kernels::Stream& copy_in() override { return stream_; }
   kernels::Stream& copy_out() override { return stream_; }
   std::string description() const override { return "test"; }
+
+  size_t bytes_left = SIZE_MAX;  // that it still has to give; what is given back does not count
 
  private:
   TestStream stream_;

@@ -196,7 +196,7 @@ TEST(Transformer, several_samples_of_one_row_and_of_none) {
 TEST(Transformer, a_stamped_step_tells_when_each_layer_ended) {
   const TinyModel model("llama_q4_1");
   RunnerHarness harness(model.file, {.threads = 2, .tile_rows = 16});
-  const uint32_t layers = harness.runner().config().layers;
+  const uint32_t layers = read_model_config(model.file)->layers;
   HarnessSequence sequence = harness.new_sequence();
   const std::span<const TokenId> tokens = model.tokens;
   EXPECT_TRUE(harness.step({{&sequence, tokens.first(4), {harness.whole_row(3)}}}).stamps.empty());

@@ -1,0 +1,41 @@
+// What a step brings down from a GPU into pinned memory, and how tokens are made of it: of a row
+// that wants no more than its greatest logit, that choice; of all others the logits, from which the
+// CPU's sampler draws with every parameter.
+//
+// Bound: whole rows of all of a step's wanted ones, 0.5 MB each at 128k tokens; a step of prompt
+// log-probabilities may want one for every row.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "kernels/device.h"
+#include "model/gpu_tile.h"
+#include "model/runner.h"
+#include "model/sampler.h"
+#include "runtime/result.h"
+
+namespace spillway::model {
+
+// Engine thread. One step at a time.
+class GpuResults {
+ public:
+  explicit GpuResults(const LogitsShape& shape) : shape_(shape) {}
+
+  // Makes room and sets the tiles' places in it. Fails where there is no memory. REQUIRES: no copy
+  // to it is in flight.
+  Result<> prepare(kernels::Device& device, std::span<GpuTile> tiles);
+  // Where the chunk of a tile's places from `first` on comes to.
+  std::byte* chunk(const GpuTile& tile, uint32_t first) {
+    return memory_.data + tile.results_at + shape_.offset(tile, first);
+  }
+  // Fills in the samples. REQUIRES: the step is done.
+  void draw(const StepBatch& batch, std::span<const GpuTile> tiles, StepResult& result);
+
+ private:
+  const LogitsShape shape_;
+  kernels::DeviceMemory memory_;
+  SampleScratch scratch_;
+};
+
+}  // namespace spillway::model

@@ -1,0 +1,71 @@
+// A tile of a step (step_tile.h) as a GPU's operators take it: where its arrays lie in device
+// memory. What is written there and what comes back: gpu_staging.h and gpu_results.h.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "kernels/cuda/operators.h"
+#include "model/step_tile.h"
+
+namespace spillway::model {
+
+// The tile's rows to the layers of one group.
+struct GpuTileGroup {
+  const float* angles = nullptr;                             // (row, 2, dims)
+  const kernels::cuda::DeviceSequence* sequences = nullptr;  // (sequence)
+  const kernels::cuda::DeviceQuery* queries = nullptr;       // (row)
+  uint32_t pages_max = 0;                                    // that a sequence's rows touch
+  uint32_t splits_max = 0;                                   // that a row sees
+};
+
+// A wanted sample. `place` counts the tile's active rows in the order in which they are computed:
+// those of which whole rows of logits come down, then those of which the choice alone does.
+struct GpuSample {
+  SampleRow wanted;
+  uint32_t place = 0;
+};
+
+struct GpuTile {
+  uint32_t rows = 0;
+  uint32_t sequences = 0;
+  const int32_t* tokens = nullptr;        // (row)
+  std::vector<GpuTileGroup> groups;       // (group)
+  const uint32_t* active_rows = nullptr;  // (place) row; null where they are all rows in order
+  uint32_t active = 0;                    // places
+  uint32_t whole = 0;                     // of these, the first, whose logits come down
+  std::vector<GpuSample> samples;
+  size_t results_at = 0;  // in the step's results
+};
+
+// Logits are computed in chunks of rows. A chunk leaves the choices of its rows, (chunk_rows), and
+// behind them the logits of all; of these the wanted ones, which are first, come down in one copy.
+struct LogitsShape {
+  uint32_t vocabulary = 0;
+  uint32_t chunk_rows = 0;
+
+  size_t choices_bytes() const { return (size_t{chunk_rows} * sizeof(uint32_t) + 15) / 16 * 16; }
+  size_t row_bytes() const { return size_t{vocabulary} * sizeof(float); }
+  uint32_t rows_of(const GpuTile& tile, uint32_t first) const {
+    return std::min(chunk_rows, tile.active - first);
+  }
+  // Rows of the chunk from `first` on that come down whole.
+  uint32_t whole_of(const GpuTile& tile, uint32_t first) const {
+    return tile.whole <= first ? 0 : std::min(tile.whole - first, rows_of(tile, first));
+  }
+  // Where that chunk lies among the tile's results, and its bytes there.
+  size_t offset(const GpuTile& tile, uint32_t first) const {
+    return first / chunk_rows * choices_bytes() + std::min(first, tile.whole) * row_bytes();
+  }
+  size_t bytes(const GpuTile& tile, uint32_t first) const {
+    return choices_bytes() + whole_of(tile, first) * row_bytes();
+  }
+  size_t tile_bytes(const GpuTile& tile) const {
+    const uint32_t chunks = (tile.active + chunk_rows - 1) / chunk_rows;
+    return chunks * choices_bytes() + tile.whole * row_bytes();
+  }
+};
+
+}  // namespace spillway::model

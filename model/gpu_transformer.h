@@ -1,0 +1,88 @@
+// A decoder-only transformer from a GGUF file on a GPU: implements Runner (runner.h) with the
+// operators of kernels/cuda/operators.h, over a device of the generic kind (kernels/device.h).
+//
+// A step: one copy up from pinned memory brings all that it needs, the tiles pass the layers, and
+// for each chunk of logits one copy down brings what is wanted of it. Nothing waits for the device,
+// and once its buffers have grown no step allocates. collect() makes tokens of what came down.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <vector>
+
+#include "kernels/device.h"
+#include "model/config.h"
+#include "model/gguf.h"
+#include "model/gpu_forward.h"
+#include "model/gpu_operators.h"
+#include "model/gpu_results.h"
+#include "model/gpu_staging.h"
+#include "model/runner.h"
+#include "runtime/result.h"
+
+namespace spillway::model {
+
+struct GpuTransformerOptions {
+  CUstream_st* stream = nullptr;  // the compute stream of the device, as its operators take it
+  kernels::KvType kv_type = kernels::KvType::kF16;
+  uint32_t page_tokens = 16;         // a multiple of 16
+  uint32_t context_tokens_max = 0;   // of a sequence; 0: what the model was trained for
+  uint32_t batch_tokens_max = 2048;  // rows of one step
+  uint32_t tile_rows = 512;          // most rows that pass the layers together; at least 1
+  uint32_t logit_rows_max = 256;     // rows of logits at once; fewer for a large vocabulary
+  size_t attention_scratch_bytes = 64 << 20;
+  uint32_t load_threads = 1;  // repack the weights
+};
+
+// Engine thread. At most two steps are enqueued and not collected: while one runs, the next can be
+// laid out.
+class GpuTransformer final : public Runner {
+ public:
+  // Reads description and weights, and waits until they are on the device; `file` is needed no
+  // longer afterwards. `device` must outlive the transformer. Errors name the file and the field or
+  // tensor, or tell what memory is missing.
+  static Result<std::unique_ptr<GpuTransformer>> create(const GgufFile& file,
+                                                        kernels::Device& device,
+                                                        const GpuTransformerOptions& options);
+
+  const RunnerShape& shape() const override { return shape_; }
+  void bind_pages(std::vector<std::byte*> base) override { forward_->bind_pages(base); }
+  uint32_t batch_tokens_max() const override { return options_.batch_tokens_max; }
+  uint32_t rows_together_max() const override { return tile_rows_; }
+  void enqueue(const StepBatch& batch, StepResult& result) override;
+  // Draws. An operator that could not be enqueued is the result's failure.
+  void collect(const StepBatch& batch, StepResult& result) override;
+
+ private:
+  // A step from enqueue() to collect().
+  struct Step {
+    GpuStaging staging;
+    GpuResults results;
+    GpuOperators operators;
+    std::string failure;               // of what was to be done before it could be enqueued
+    const StepBatch* batch = nullptr;  // null: there is none
+  };
+
+  GpuTransformer(ModelConfig config, kernels::Device& device, const GpuTransformerOptions& options);
+  Result<> load(const GgufFile& file);
+  Result<> set_fingerprint(const GgufFile& file);
+  Result<> prepare(Step& step, const StepBatch& batch);
+  void launch_tile(Step& step, const GpuTile& tile);
+  void launch_behind_gates(Step& step, const GpuTile& tile);
+  void launch_logits(Step& step, const GpuTile& tile);
+
+  const ModelConfig config_;
+  kernels::Device& device_;
+  const GpuTransformerOptions options_;
+  const uint32_t tile_rows_;
+  const uint32_t context_tokens_max_;
+  const LogitsShape logits_;
+  RunnerShape shape_;
+  std::vector<AngleCache> angles_;  // (group)
+  std::unique_ptr<GpuForward> forward_;
+  std::array<Step, 2> steps_;
+  size_t next_ = 0;    // to be enqueued
+  size_t oldest_ = 0;  // to be collected
+};
+
+}  // namespace spillway::model
