@@ -32,6 +32,9 @@ struct KvGroupLayout {
   uint32_t page_tokens = 16;  // a multiple of kKvBlockTokens
   uint32_t window = 0;        // tokens a query sees, its own included; 0: all
   KvType type = KvType::kF16;
+  // Where the pages lie in memory that others share (model/division.h): bytes from one to the next.
+  // 0: as many as a page has.
+  size_t stride_bytes = 0;
 
   // Bytes of K, or of V, of one head's block of 16 tokens.
   constexpr size_t block_bytes() const {
@@ -39,10 +42,12 @@ struct KvGroupLayout {
   }
   constexpr size_t head_bytes() const { return 2 * block_bytes() * (page_tokens / kKvBlockTokens); }
   constexpr size_t layer_bytes() const { return head_bytes() * kv_heads; }
-  // Bytes of a page, rounded up to kPageAlignment.
-  constexpr size_t page_bytes() const {
+  // Bytes of what the layers hold, rounded up to kPageAlignment.
+  constexpr size_t own_bytes() const {
     return (layer_bytes() * layers + kPageAlignment - 1) / kPageAlignment * kPageAlignment;
   }
+  // Bytes of a page, which are also those from one page to the next.
+  constexpr size_t page_bytes() const { return stride_bytes != 0 ? stride_bytes : own_bytes(); }
   // Offset in a page of K of (layer, kv_head, block); V follows at + block_bytes().
   constexpr size_t offset(uint32_t layer, uint32_t kv_head, uint32_t block) const {
     return layer * layer_bytes() + kv_head * head_bytes() + block * 2 * block_bytes();

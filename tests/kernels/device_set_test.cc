@@ -1,0 +1,143 @@
+#include "kernels/device_set.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "kernels/block_until_done.h"
+#include "kernels/cpu_device.h"
+
+namespace spillway::kernels {
+namespace {
+
+// Passes on what it is given, and remembers what it copies.
+class CopyLog final : public Stream {
+ public:
+  explicit CopyLog(Stream& stream) : stream_(stream) {}
+  void launch(Launch work) override { stream_.launch(std::move(work)); }
+  void copy(void* to, const void* from, size_t bytes) override {
+    sizes.push_back(bytes);
+    stream_.copy(to, from, bytes);
+  }
+  void record(Event& event) override { stream_.record(event); }
+  void wait(const Event& event) override { stream_.wait(event); }
+  void wait(const Gate& gate, uint32_t level) override { stream_.wait(gate, level); }
+  std::vector<size_t> sizes;
+
+ private:
+  Stream& stream_;
+};
+
+class LoggedDevice final : public Device {
+ public:
+  Result<DeviceMemory> allocate(size_t bytes) override { return device_->allocate(bytes); }
+  Result<DeviceMemory> allocate_host(size_t bytes) override {
+    return device_->allocate_host(bytes);
+  }
+  std::unique_ptr<Event> make_event() override { return device_->make_event(); }
+  std::unique_ptr<Gate> make_gate() override { return device_->make_gate(); }
+  Stream& compute() override { return compute_log; }
+  Stream& copy_in() override { return in; }
+  Stream& copy_out() override { return out; }
+  std::string description() const override { return device_->description(); }
+
+ private:
+  std::unique_ptr<Device> device_ = make_cpu_device({.threads = 1, .level = "test"});
+
+ public:
+  CopyLog compute_log{device_->compute()}, in{device_->copy_in()}, out{device_->copy_out()};
+};
+
+constexpr size_t kPage = 12288;
+
+struct SetOfThree {
+  SetOfThree() {
+    set = make_device_set({&devices[0], &devices[1], &devices[2]}, 1);
+    pool = set->allocate(4 * kPage).value();
+    host = set->allocate_host(4 * kPage).value();
+    for (size_t i = 0; i < 4 * kPage; ++i) host.data[i] = std::byte(i * 7 + i / 251);
+    set->part_pages(pool.data, kPage, {{0, 4096}, {4096, 0}, {4096, 8192}});
+  }
+  void finish(Stream& stream) {
+    const auto event = set->make_event();
+    stream.record(*event);
+    block_until_done(*event);
+  }
+
+  LoggedDevice devices[3];
+  std::unique_ptr<DeviceSet> set;
+  DeviceMemory pool, host;
+};
+
+using Sizes = std::vector<size_t>;
+
+TEST(DeviceSet, each_device_copies_its_part_of_a_page) {
+  SetOfThree three;
+  three.set->copy_in().copy(three.pool.data, three.host.data, 4 * kPage);
+  three.finish(three.set->copy_in());
+  EXPECT_EQ(std::memcmp(three.pool.data, three.host.data, 4 * kPage), 0);
+  EXPECT_EQ(three.devices[0].in.sizes, Sizes(4, 4096));
+  EXPECT_EQ(three.devices[1].in.sizes, Sizes());  // has no part
+  EXPECT_EQ(three.devices[2].in.sizes, Sizes(4, 8192));
+  std::vector<std::byte> back(2 * kPage);
+  three.set->copy_out().copy(back.data(), three.pool.data + kPage, 2 * kPage);
+  three.finish(three.set->copy_out());
+  EXPECT_EQ(std::memcmp(back.data(), three.host.data + kPage, 2 * kPage), 0);
+  EXPECT_EQ(three.devices[2].out.sizes, Sizes(2, 8192));
+}
+
+TEST(DeviceSet, a_copy_of_bytes_from_the_middle_of_a_page_takes_no_others) {
+  SetOfThree three;
+  for (const size_t first : {0u, 1u, 4095u, 4096u, 5000u, 12287u}) {
+    for (const size_t bytes : {1u, 4097u, 12288u, 20000u}) {
+      std::memset(three.pool.data, 0, 4 * kPage);
+      three.set->copy_in().copy(three.pool.data + first, three.host.data + first, bytes);
+      three.finish(three.set->copy_in());
+      std::vector<std::byte> expected(4 * kPage);
+      std::memcpy(expected.data() + first, three.host.data + first, bytes);
+      ASSERT_EQ(std::memcmp(three.pool.data, expected.data(), 4 * kPage), 0)
+          << first << " " << bytes;
+    }
+  }
+}
+
+TEST(DeviceSet, what_lies_in_no_page_goes_through_home) {
+  SetOfThree three;
+  const DeviceMemory other = three.set->allocate(kPage).value();
+  three.set->copy_in().copy(other.data, three.host.data, kPage);
+  three.set->compute().copy(three.pool.data, other.data, kPage);  // a fork's, between two pages
+  three.finish(three.set->copy_in());
+  EXPECT_EQ(three.devices[1].in.sizes, Sizes{kPage});
+  EXPECT_EQ(three.devices[0].in.sizes, Sizes());
+  three.finish(three.set->compute());
+  EXPECT_EQ(three.devices[1].compute_log.sizes, Sizes{kPage});
+  // Where the pool was, new memory may lie.
+  three.pool = {};
+  three.pool = three.set->allocate(4 * kPage).value();
+  three.set->copy_in().copy(three.pool.data, three.host.data, kPage);
+  three.finish(three.set->copy_in());
+  EXPECT_EQ(three.devices[0].in.sizes, Sizes());
+}
+
+// Recorded on all, it is done when the last has got there.
+TEST(DeviceSet, an_event_waits_for_every_device) {
+  SetOfThree three;
+  const auto gate = three.devices[2].make_gate();
+  three.devices[2].copy_in().wait(*gate, 1);
+  const auto event = three.set->make_event();
+  three.set->copy_in().record(*event);
+  // What waits for the event on another stream of the set runs behind it.
+  bool ran = false;
+  three.set->compute().wait(*event);
+  three.set->compute().launch([&](Team&) { ran = true; });
+  EXPECT_FALSE(event->done());
+  gate->raise(1);
+  block_until_done(*event);
+  three.finish(three.set->compute());
+  EXPECT_TRUE(ran);
+}
+
+}  // namespace
+}  // namespace spillway::kernels
