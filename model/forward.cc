@@ -24,19 +24,23 @@ size_t widest_input(const ModelConfig& config) {
   return std::max({config.embedding, config.query_width(), config.feed_forward});
 }
 
-// Rows of a tile, fewer than asked for where a model is so wide that its scratch would be large.
-uint32_t tile_rows_for(const ModelConfig& config, uint32_t wanted) {
+uint32_t logit_rows_for(uint32_t vocabulary, uint32_t tile_rows) {
+  return static_cast<uint32_t>(
+      std::clamp<size_t>(kLogitFloatsMax / vocabulary, 1, std::min(kLogitRows, tile_rows)));
+}
+
+ForwardPart with_vocabulary(ForwardPart part, const ModelConfig& config) {
+  if (part.vocabulary == 0) part.vocabulary = config.vocabulary;
+  return part;
+}
+
+}  // namespace
+
+uint32_t Forward::tile_rows_for(const ModelConfig& config, uint32_t wanted) {
   const size_t row = size_t{3} * config.embedding + size_t{2} * config.query_width() +
                      size_t{2} * config.kv_width() + size_t{2} * config.feed_forward;
   return static_cast<uint32_t>(std::clamp<size_t>(kScratchFloatsMax / row, 1, wanted));
 }
-
-uint32_t logit_rows(const ModelConfig& config, uint32_t tile_rows) {
-  return static_cast<uint32_t>(
-      std::clamp<size_t>(kLogitFloatsMax / config.vocabulary, 1, std::min(kLogitRows, tile_rows)));
-}
-
-}  // namespace
 
 Forward::Forward(const ModelConfig& config, const Weights& weights,
                  const std::vector<kernels::KvGroupLayout>& layouts, const ForwardOptions& options)
@@ -44,6 +48,7 @@ Forward::Forward(const ModelConfig& config, const Weights& weights,
       weights_(weights),
       level_(options.level),
       ops_(kernels::row_ops(options.level)),
+      part_(with_vocabulary(options.part, config)),
       tile_rows_(tile_rows_for(config, options.tile_rows)),
       residual_(tile_rows_, config.embedding),
       normed_(tile_rows_, config.embedding),
@@ -54,7 +59,7 @@ Forward::Forward(const ModelConfig& config, const Weights& weights,
       value_(tile_rows_, config.kv_width()),
       gate_(tile_rows_, config.feed_forward),
       up_(tile_rows_, config.feed_forward),
-      logit_rows_(logit_rows(config, tile_rows_)),
+      logit_rows_(logit_rows_for(part_.vocabulary, tile_rows_)),
       logits_(logit_rows_, config.vocabulary),
       activations_(options.level, size_t{tile_rows_} * widest_input(config)),
       sample_scratch_(options.workers_max) {
@@ -79,8 +84,9 @@ void Forward::run(Team& team, const StepBatch& batch, StepResult& result) {
 }
 
 // By one worker, who may be a little ahead of the others.
-void Forward::stamp(const Team& team, const StepBatch& batch, StepResult& result, uint32_t place) {
-  if (!batch.stamped || team.index() != 0) return;
+void Forward::stamp(const Team& team, const StepBatch& batch, StepResult& result,
+                    uint32_t place) const {
+  if (!batch.stamped || !part_.stamps || team.index() != 0) return;
   result.stamps.push_back({.place = place, .at = std::chrono::steady_clock::now()});
 }
 
@@ -111,20 +117,37 @@ void Forward::run_layers(Team& team, const StepBatch& batch, StepResult& result)
 }
 
 void Forward::run_layer(Team& team, uint32_t index) {
+  const LayerWeights& layer = weights_.layers[index];
   attend(team, index);
-  auto rows = tile_.rows();
-  // After the last layer's attention only the rows whose logits are wanted go on.
-  const bool is_last = index == config_.layers - 1;
-  if (is_last) {
-    rows = static_cast<uint32_t>(tile_.active_rows.size());
-    if (rows == 0) return;
-    if (team.index() == 0) keep_active_rows();
-    team.barrier();
-  }
-  finish_attention(team, weights_.layers[index], rows);
-  run_mlp(team, weights_.layers[index], rows);
-  if (is_last) team.barrier();  // logits take rows in other shares
+  const uint32_t rows = rows_behind(index);
+  if (rows == 0) return;
+  project_attention(team, layer, rows);
+  add_attention(team, layer, rows);
+  run_mlp(team, layer, rows);
+  add_mlp(team, index);
+  if (is_last(index)) team.barrier();  // logits take rows in other shares
 }
+
+// After the last layer's attention only the rows whose logits are wanted go on.
+uint32_t Forward::rows_behind(uint32_t index) const {
+  return is_last(index) ? static_cast<uint32_t>(tile_.active_rows.size()) : tile_.rows();
+}
+
+void Forward::attention_half(Team& team, uint32_t index) {
+  if (index > 0) add_mlp(team, index - 1);
+  attend(team, index);
+  const uint32_t rows = rows_behind(index);
+  if (rows > 0) project_attention(team, weights_.layers[index], rows);
+}
+
+void Forward::mlp_half(Team& team, uint32_t index) {
+  const LayerWeights& layer = weights_.layers[index];
+  const uint32_t rows = rows_behind(index);
+  add_attention(team, layer, rows);
+  run_mlp(team, layer, rows);
+}
+
+void Forward::end_layers(Team& team) { add_mlp(team, config_.layers - 1); }
 
 // All workers get the same answer, though a gate may be abandoned at any time.
 bool Forward::is_in_vain(Team& team, const StepBatch& batch) {
@@ -162,13 +185,19 @@ void Forward::embed(Share rows) {
   for (uint32_t r = rows.first; r < rows.end; ++r) {
     const TokenId token = tile_.tokens[r];
     CHECK(token >= 0);
-    CHECK(static_cast<uint32_t>(token) < config_.vocabulary);
-    float* row = residual_.row(r);
-    weights_.embedding.dequantize(static_cast<uint32_t>(token), row);
-    if (config_.embedding_scale != 1) ops_.scale(row, config_.embedding_scale, width);
+    CHECK(static_cast<uint32_t>(token) < part_.vocabulary);
     for (size_t g = 0; g < groups_.size(); ++g) {
       rope_angles(weights_.ropes[g], tile_.positions[r], angles_[g].row(r));
     }
+    if (!part_.embeds) continue;
+    float* row = residual_.row(r);
+    const uint32_t own = static_cast<uint32_t>(token) - part_.first_token;  // wraps below it
+    if (own >= config_.vocabulary) {  // another rank has it: the sum of all ranks' rows is its row
+      std::fill_n(row, width, 0.0f);
+      continue;
+    }
+    weights_.embedding.dequantize(own, row);
+    if (config_.embedding_scale != 1) ops_.scale(row, config_.embedding_scale, width);
   }
 }
 
@@ -237,7 +266,7 @@ void Forward::attend(Team& team, uint32_t index) {
   write_kv(level_, team, tile_.sequences[place.group], place.index,
            {.k = key_.data(), .v = value_.data(), .stride = kv_width});
   team.barrier();
-  const bool needed = index + 1 < config_.layers || !tile_.active_rows.empty();
+  const bool needed = !is_last(index) || !tile_.active_rows.empty();
   if (!needed) return;
   plans_[place.group]->run(
       team, place.index,
@@ -266,25 +295,32 @@ void Forward::add_update(Share rows, const std::vector<float>& post_norm) {
   }
 }
 
-// Output projection and residual; ends without a barrier, each worker having its share of rows.
-void Forward::finish_attention(Team& team, const LayerWeights& layer, uint32_t rows) {
-  const Share share = share_of(team, rows);
-  const size_t width = config_.embedding;
+// The output projection, into update_; ends with a barrier.
+void Forward::project_attention(Team& team, const LayerWeights& layer, uint32_t rows) {
+  if (rows < tile_.rows()) {
+    if (team.index() == 0) keep_active_rows();
+    team.barrier();
+  }
   const Activations attended =
       activations_.view(attended_.data(), config_.query_width(), rows, config_.query_width());
-  quantize(share, attended);
+  quantize(share_of(team, rows), attended);
   team.barrier();
-  matmul(team, layer.attention_output, attended, update_.data(), width);
+  matmul(team, layer.attention_output, attended, update_.data(), config_.embedding);
   team.barrier();
+}
+
+// To the residual of this worker's share of rows; no barrier.
+void Forward::add_attention(Team& team, const LayerWeights& layer, uint32_t rows) {
+  const Share share = share_of(team, rows);
   if (!layer.attention_output_bias.empty()) {
     for (uint32_t r = share.first; r < share.end; ++r) {
-      ops_.add(update_.row(r), layer.attention_output_bias.data(), width);
+      ops_.add(update_.row(r), layer.attention_output_bias.data(), config_.embedding);
     }
   }
   add_update(share, layer.attention_post_norm);
 }
 
-// The gated MLP and residual; ends without a barrier, each worker having its share of rows.
+// The gated MLP, into update_; begins with this worker's share of rows, and ends with a barrier.
 void Forward::run_mlp(Team& team, const LayerWeights& layer, uint32_t rows) {
   const Share share = share_of(team, rows);
   const size_t width = config_.embedding, mlp = config_.feed_forward;
@@ -305,37 +341,52 @@ void Forward::run_mlp(Team& team, const LayerWeights& layer, uint32_t rows) {
   team.barrier();
   matmul(team, layer.down, hidden, update_.data(), width);
   team.barrier();
-  add_update(share, layer.mlp_post_norm);
+}
+
+// As add_attention().
+void Forward::add_mlp(Team& team, uint32_t index) {
+  add_update(share_of(team, rows_behind(index)), weights_.layers[index].mlp_post_norm);
 }
 
 void Forward::sample(Team& team, const StepBatch& batch, StepResult& result) {
-  const size_t width = config_.embedding, vocabulary = config_.vocabulary;
   const auto active = static_cast<uint32_t>(tile_.active_rows.size());
-  size_t next_sample = 0;
   for (uint32_t first = 0; first < active; first += logit_rows_) {
     const uint32_t rows = std::min(logit_rows_, active - first);
-    const Activations normed = activations_.view(normed_.data(), width, rows, config_.embedding);
-    norm_rows(share_of(team, rows), residual_.row(first), weights_.output_norm, normed);
-    team.barrier();
-    matmul(team, weights_.output_matrix(), normed, logits_.data(), vocabulary);
-    team.barrier();
-    if (config_.final_soft_cap > 0) {
-      for (uint32_t r = team.index(); r < rows; r += team.count()) {
-        ops_.soft_cap(logits_.row(r), config_.final_soft_cap, vocabulary);
-      }
+    compute_logits(team, first, rows);
+    draw(team, batch, result, first, rows, logits_.data());
+  }
+}
+
+// Ends with a barrier.
+void Forward::compute_logits(Team& team, uint32_t first, uint32_t rows) {
+  const size_t width = config_.embedding;
+  const Activations normed = activations_.view(normed_.data(), width, rows, config_.embedding);
+  norm_rows(share_of(team, rows), residual_.row(first), weights_.output_norm, normed);
+  team.barrier();
+  matmul(team, weights_.output_matrix(), normed, logits_.data(), config_.vocabulary);
+  team.barrier();
+}
+
+// The worker that capped a row draws all samples of that row. (The next rows' logits are written
+// after their norm's barrier, which waits for this.)
+void Forward::draw(Team& team, const StepBatch& batch, StepResult& result, uint32_t first,
+                   uint32_t rows, float* logits) {
+  const size_t vocabulary = part_.vocabulary;
+  if (config_.final_soft_cap > 0) {
+    for (uint32_t r = team.index(); r < rows; r += team.count()) {
+      ops_.soft_cap(logits + r * vocabulary, config_.final_soft_cap, vocabulary);
     }
-    // The worker that capped a row draws all samples of that row. (The next chunk's logits are
-    // written after its norm's barrier, which waits for this.)
-    for (; next_sample < tile_.samples.size(); ++next_sample) {
-      const SampleRow& wanted = tile_.samples[next_sample];
-      if (wanted.active >= first + rows) break;
-      const uint32_t row = wanted.active - first;
-      if (row % team.count() != team.index()) continue;
-      const SampleRequest& request = batch.sequences[wanted.sequence].samples[wanted.sample];
-      result.samples[wanted.sequence][wanted.sample] =
-          sample_row(std::span(logits_.row(row), vocabulary), request, wanted.position,
-                     sample_scratch_[team.index()]);
-    }
+  }
+  auto wanted = std::lower_bound(
+      tile_.samples.begin(), tile_.samples.end(), first,
+      [](const SampleRow& sample, uint32_t active) { return sample.active < active; });
+  for (; wanted != tile_.samples.end() && wanted->active < first + rows; ++wanted) {
+    const uint32_t row = wanted->active - first;
+    if (row % team.count() != team.index()) continue;
+    const SampleRequest& request = batch.sequences[wanted->sequence].samples[wanted->sample];
+    result.samples[wanted->sequence][wanted->sample] =
+        sample_row(std::span(logits + row * vocabulary, vocabulary), request, wanted->position,
+                   sample_scratch_[team.index()]);
   }
 }
 

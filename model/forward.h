@@ -21,10 +21,20 @@
 
 namespace spillway::model {
 
+// What a rank of a divided model (division.h) does of the pass; by default all of it.
+struct ForwardPart {
+  bool embeds = true;        // else the residual comes from another rank
+  bool draws = true;         // its last layer is the model's
+  uint32_t first_token = 0;  // of its rows of the embedding
+  uint32_t vocabulary = 0;   // the whole model's; 0: the config's
+  bool stamps = true;        // where the batch asks for them
+};
+
 struct ForwardOptions {
   kernels::CpuLevel level{};
   uint32_t tile_rows = 512;  // Forward::tile_rows(), at most
   uint32_t workers_max = 1;
+  ForwardPart part = {};
 };
 
 // Owns the scratch memory: one step at a time. Holds references to its arguments.
@@ -32,6 +42,9 @@ class Forward {
  public:
   Forward(const ModelConfig& config, const Weights& weights,
           const std::vector<kernels::KvGroupLayout>& layouts, const ForwardOptions& options);
+
+  // Rows of a tile, fewer than `wanted` where the model is so wide that its scratch would be large.
+  static uint32_t tile_rows_for(const ModelConfig& config, uint32_t wanted);
 
   void bind_pages(const std::vector<std::byte*>& base);
   // Rows that go through all layers together: fewer than asked for where a model is very wide.
@@ -51,20 +64,43 @@ class Forward {
                              uint32_t index);
   void finish(kernels::Team& team, const StepBatch& batch, StepResult& result);
 
- private:
+  // The pass of a rank, in launches between which the ranks' partial sums are added up. For each
+  // tile: begin() or next_tile(), after which residual() is to be summed (or filled, where the rank
+  // does not embed); then for each layer attention_half() and mlp_half(), after each of which
+  // update() is; end_layers(); and for the rows that are drawn compute_logits(), then draw() by one
+  // rank.
   void next_tile(kernels::Team& team, const StepBatch& batch, StepResult& result);
+  void attention_half(kernels::Team& team, uint32_t index);
+  void mlp_half(kernels::Team& team, uint32_t index);
+  void end_layers(kernels::Team& team);
+  // Of `rows` active rows from `first` on, at most logit_rows().
+  void compute_logits(kernels::Team& team, uint32_t first, uint32_t rows);
+  // Draws from these rows' logits (row, whole vocabulary), which it changes.
+  void draw(kernels::Team& team, const StepBatch& batch, StepResult& result, uint32_t first,
+            uint32_t rows, float* logits);
+  uint32_t logit_rows() const { return logit_rows_; }
+  float* residual() { return residual_.data(); }  // (row, embedding)
+  float* update() { return update_.data(); }      // (row, embedding)
+  float* logits() { return logits_.data(); }      // (row, vocabulary of the config)
+
+ private:
   void run_layers(kernels::Team& team, const StepBatch& batch, StepResult& result);
   void run_layer(kernels::Team& team, uint32_t index);
   bool is_in_vain(kernels::Team& team, const StepBatch& batch);
   void embed(kernels::Share rows);
-  static void stamp(const kernels::Team& team, const StepBatch& batch, StepResult& result,
-                    uint32_t place);
+  void stamp(const kernels::Team& team, const StepBatch& batch, StepResult& result,
+             uint32_t place) const;
   void attend(kernels::Team& team, uint32_t layer);
   void place_heads(const LayerWeights& layer, const kernels::RopeTable& rope, const float* angles,
                    uint32_t row);
+  bool is_last(uint32_t index) const { return part_.draws && index + 1 == config_.layers; }
+  // Rows that go on behind a layer's attention.
+  uint32_t rows_behind(uint32_t index) const;
   void keep_active_rows();
-  void finish_attention(kernels::Team& team, const LayerWeights& layer, uint32_t rows);
+  void project_attention(kernels::Team& team, const LayerWeights& layer, uint32_t rows);
+  void add_attention(kernels::Team& team, const LayerWeights& layer, uint32_t rows);
   void run_mlp(kernels::Team& team, const LayerWeights& layer, uint32_t rows);
+  void add_mlp(kernels::Team& team, uint32_t index);
   void sample(kernels::Team& team, const StepBatch& batch, StepResult& result);
   // Adds `update` to the residual of the rows, through the post norm where there is one.
   void add_update(kernels::Share rows, const std::vector<float>& post_norm);
@@ -77,6 +113,7 @@ class Forward {
   const Weights& weights_;
   const kernels::CpuLevel level_;
   const kernels::RowOps& ops_;
+  const ForwardPart part_;
   const uint32_t tile_rows_;
   std::vector<GroupPages> groups_;
   std::vector<std::unique_ptr<kernels::AttentionPlan>> plans_;  // (group)

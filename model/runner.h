@@ -56,6 +56,7 @@ struct RunnerShape {
   uint32_t vocabulary = 0;
   uint32_t context_tokens_max = 0;             // trained context length
   std::vector<kernels::KvGroupLayout> groups;  // at least one; group 0 is full attention if any
+  bool pages_by_layer = true;                  // a page's bytes are in the order of layers
   std::string fingerprint;  // weights, tokenizer, rope, KV format and layout, arithmetic (hex)
 };
 

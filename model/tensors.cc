@@ -68,30 +68,19 @@ class Finder {
   std::optional<Error> error_;
 };
 
-// Rows [first, first + count) of a matrix, or of a bias.
-GgufTensor slice(const GgufTensor& tensor, uint64_t first, uint64_t count) {
-  GgufTensor part = tensor;
-  const bool is_bias = tensor.rank == 1;
-  const uint64_t total = is_bias ? tensor.dims[0] : tensor.dims[1];
-  const uint64_t row_bytes = tensor.data.size() / total;
-  part.dims[is_bias ? 0 : 1] = count;
-  part.data = tensor.data.subspan(first * row_bytes, count * row_bytes);
-  return part;
-}
-
 // Some files store Q, K and V below each other as one matrix.
 void find_query_key_value(Finder& finder, const ModelConfig& config, const std::string& prefix,
                           LayerTensors& layer) {
   const uint64_t width = config.embedding, q = config.query_width(), kv = config.kv_width();
   const Presence bias = config.architecture->qkv_bias;
   if (auto fused = finder.find(prefix + "attn_qkv.weight", width, q + 2 * kv)) {
-    layer.query = slice(*fused, 0, q);
-    layer.key = slice(*fused, q, kv);
-    layer.value = slice(*fused, q + kv, kv);
+    layer.query = tensor_rows(*fused, 0, q);
+    layer.key = tensor_rows(*fused, q, kv);
+    layer.value = tensor_rows(*fused, q + kv, kv);
     if (auto fused_bias = finder.find_if(bias, prefix + "attn_qkv.bias", q + 2 * kv)) {
-      layer.query_bias = slice(*fused_bias, 0, q);
-      layer.key_bias = slice(*fused_bias, q, kv);
-      layer.value_bias = slice(*fused_bias, q + kv, kv);
+      layer.query_bias = tensor_rows(*fused_bias, 0, q);
+      layer.key_bias = tensor_rows(*fused_bias, q, kv);
+      layer.value_bias = tensor_rows(*fused_bias, q + kv, kv);
     }
     return;
   }
@@ -151,6 +140,16 @@ Result<ModelTensors> find_model_tensors(const GgufFile& file, const ModelConfig&
     }
   }
   return tensors;
+}
+
+GgufTensor tensor_rows(const GgufTensor& tensor, uint64_t first, uint64_t count) {
+  GgufTensor part = tensor;
+  const bool is_vector = tensor.rank == 1;
+  const uint64_t total = is_vector ? tensor.dims[0] : tensor.dims[1];
+  const uint64_t row_bytes = tensor.data.size() / total;
+  part.dims[is_vector ? 0 : 1] = count;
+  part.data = tensor.data.subspan(first * row_bytes, count * row_bytes);
+  return part;
 }
 
 std::vector<float> tensor_floats(const GgufTensor& tensor) {

@@ -41,6 +41,9 @@ struct ModelTensors {
 // The error names the tensor.
 Result<ModelTensors> find_model_tensors(const GgufFile& file, const ModelConfig& config);
 
+// Rows [first, first + count) of a matrix, or elements of a vector.
+GgufTensor tensor_rows(const GgufTensor& tensor, uint64_t first, uint64_t count);
+
 // A tensor's values in f32.
 std::vector<float> tensor_floats(const GgufTensor& tensor);
 

@@ -6,27 +6,33 @@
 
 namespace spillway::model {
 
-namespace {
-
-RunnerHarness::Make transformer_of(const GgufFile& file, const HarnessOptions& options) {
-  return [&](kernels::Device& device) -> std::unique_ptr<Runner> {
-    auto runner = Transformer::create(file, device,
-                                      {.level = options.level,
-                                       .kv_type = options.kv_type,
-                                       .page_tokens = options.page_tokens,
-                                       .batch_tokens_max = 8192,
-                                       .tile_rows = options.tile_rows,
-                                       .threads = options.threads});
-    if (!runner) std::fprintf(stderr, "%s\n", runner.error().message.c_str());
-    CHECK(runner);
-    return *std::move(runner);
-  };
-}
-
-}  // namespace
-
 RunnerHarness::RunnerHarness(const GgufFile& file, const HarnessOptions& options)
-    : RunnerHarness(transformer_of(file, options), options) {}
+    : RunnerHarness(
+          [&, this](kernels::Device& device) { return make_transformer(file, device, options); },
+          options) {}
+
+std::unique_ptr<Runner> RunnerHarness::make_transformer(const GgufFile& file,
+                                                        kernels::Device& device,
+                                                        const HarnessOptions& options) {
+  const TransformerOptions wanted{.level = options.level,
+                                  .kv_type = options.kv_type,
+                                  .page_tokens = options.page_tokens,
+                                  .batch_tokens_max = 8192,
+                                  .tile_rows = options.tile_rows,
+                                  .threads = options.threads};
+  const auto take = [](auto made) -> std::unique_ptr<Runner> {
+    if (!made) std::fprintf(stderr, "%s\n", made.error().message.c_str());
+    CHECK(made);
+    return *std::move(made);
+  };
+  if (options.division.ranks() == 1) return take(Transformer::create(file, device, wanted));
+  std::vector<kernels::Device*> devices = {&device};
+  while (devices.size() < options.division.ranks()) {
+    other_devices_.push_back(std::make_unique<TestDevice>(options.threads));
+    devices.push_back(other_devices_.back().get());
+  }
+  return take(DividedTransformer::create(file, devices, options.division, wanted));
+}
 
 RunnerHarness::RunnerHarness(const Make& make, const HarnessOptions& options)
     : by_layers_(options.by_layers),

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kernels/cpu_level.h"
+#include "model/divided_transformer.h"
 #include "model/gguf.h"
 #include "model/transformer.h"
 #include "tests/model/test_device.h"
@@ -26,6 +27,7 @@ struct HarnessOptions {
   // What a step finds in its pages comes layer by layer, when it waits for the layer: NaN before.
   bool by_layers = false;
   uint32_t abandon_at = UINT32_MAX;  // by layers: the wait at which the rest fails to come
+  Division division = {};            // of a Transformer, over so many devices
 };
 
 // A sequence's pages in each group.
@@ -50,7 +52,7 @@ struct HarnessStep {
 
 class RunnerHarness {
  public:
-  // On a Transformer. CHECKs that the model loads.
+  // On a Transformer, whole or divided. CHECKs that the model loads.
   RunnerHarness(const GgufFile& file, const HarnessOptions& options);
   // On the runner that `make` makes, which has the options of its own kind.
   using Make = std::function<std::unique_ptr<Runner>(kernels::Device& device)>;
@@ -76,6 +78,8 @@ class RunnerHarness {
   std::vector<float> row_of(const SampleResult& result) const;
 
  private:
+  std::unique_ptr<Runner> make_transformer(const GgufFile& file, kernels::Device& device,
+                                           const HarnessOptions& options);
   void grow(HarnessSequence& sequence, uint32_t tokens);
   void enqueue_by_layers(HarnessStep& step);
   void poison(size_t group, kernels::PageId page);
@@ -84,6 +88,7 @@ class RunnerHarness {
   const bool by_layers_;
   const uint32_t abandon_at_;
   TestDevice device_;
+  std::vector<std::unique_ptr<TestDevice>> other_devices_;  // (rank - 1)
   std::unique_ptr<Runner> runner_;
   std::vector<kernels::DeviceMemory> memory_;
   std::vector<std::vector<kernels::PageId>> free_;  // (group)
