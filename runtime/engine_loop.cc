@@ -41,6 +41,7 @@ EngineLoop::~EngineLoop() {
   // Work that nobody ran: destroying it may destroy a coroutine, which may queue more.
   while (Work* work = local_.pop()) delete work;
   CHECK(timers_.size() == 0);
+  CHECK(pollers_.empty());
   shutdown();
   destroy();
 }
@@ -91,7 +92,27 @@ void EngineLoop::collect() {
   // happened comes before the timers that limit it.
   const auto next = timers_.next();
   if (local_.first != nullptr || (next && *next <= clock_.now())) parker_.poll();
+  look();
   fire_timers();
+}
+
+// One that removes itself makes the next one wait for the next turn.
+void EngineLoop::look() {
+  for (size_t i = 0; i < pollers_.size(); ++i) pollers_[i]->on_poll();
+}
+
+void EngineLoop::add_poller(Poller& poller) { pollers_.push_back(&poller); }
+
+void EngineLoop::remove_poller(Poller& poller) {
+  const auto at = std::find(pollers_.begin(), pollers_.end(), &poller);
+  CHECK(at != pollers_.end());
+  pollers_.erase(at);
+}
+
+EngineLoop& EngineLoop::of(const asio::any_io_executor& executor) {
+  const auto* const own = executor.target<Executor>();
+  CHECK(own != nullptr);
+  return asio::query(*own, asio::execution::context);
 }
 
 bool EngineLoop::run_one() {
@@ -113,6 +134,10 @@ void EngineLoop::park() {
   std::optional<std::chrono::nanoseconds> timeout;
   if (const auto next = timers_.next()) {
     timeout = std::max(*next - clock_.now(), Clock::Duration::zero());
+  }
+  if (!pollers_.empty()) {
+    const std::chrono::nanoseconds soon = kPollEvery;
+    timeout = timeout ? std::min(*timeout, soon) : soon;
   }
   parker_.park(timeout);
   const std::lock_guard lock(mutex_);

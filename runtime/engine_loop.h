@@ -23,6 +23,7 @@
 #include <thread>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "runtime/clock.h"
 #include "runtime/parker.h"
@@ -67,6 +68,25 @@ class EngineLoop final : public asio::execution_context {
   void add_timer(Timer& timer, Clock::TimePoint at) { timers_.add(timer, at); }
   void remove_timer(Timer& timer) { timers_.remove(timer); }
 
+  // Something outside that wakes nobody, such as a word of memory that a device writes. While one
+  // is added the loop looks at it once a turn and sleeps for kPollEvery at most; without one it
+  // sleeps for as long as it may. Must have been removed when it dies.
+  class Poller {
+   public:
+    virtual void on_poll() = 0;  // may only queue work, and remove itself
+
+   protected:
+    ~Poller() = default;
+  };
+  // About a hundredth of a short step; each look costs a few microseconds of the loop's thread.
+  static constexpr std::chrono::microseconds kPollEvery{30};
+  // Loop's thread.
+  void add_poller(Poller& poller);
+  void remove_poller(Poller& poller);  // REQUIRES: it was added
+
+  // The loop that `executor` belongs to, which a coroutine asks for its own. REQUIRES: it is one's.
+  static EngineLoop& of(const asio::any_io_executor& executor);
+
   // Suspends until `at`, or returns kCancelled as soon as `stop` stops. Loop's thread.
   Task<Result<>> sleep_until(Clock::TimePoint at, StopFlag& stop);
   Task<Result<>> sleep_for(Clock::Duration time, StopFlag& stop);
@@ -110,6 +130,7 @@ class EngineLoop final : public asio::execution_context {
   void collect();
   void empty_mailbox();
   void fire_timers();
+  void look();
 
   const Clock& clock_;
   Parker& parker_;
@@ -118,6 +139,7 @@ class EngineLoop final : public asio::execution_context {
 
   Queue local_;
   TimerHeap timers_;
+  std::vector<Poller*> pollers_;
   Trace trace_;
 
   std::mutex mutex_;

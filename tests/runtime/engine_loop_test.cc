@@ -5,12 +5,14 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <atomic>
 #include <boost/asio/post.hpp>
 #include <thread>
 #include <vector>
 
 #include "runtime/eventfd_parker.h"
 #include "runtime/scope.h"
+#include "runtime/suspend.h"
 #include "tests/sim/simulated_loop.h"
 
 namespace spillway {
@@ -146,6 +148,76 @@ TEST(engine_loop, a_parked_loop_is_woken_by_every_single_post) {
     if (!real.loop.run_one()) real.loop.park();
   }
   poster.join();
+}
+
+// A word that nobody tells the loop of. The waiter is what an event of a device is.
+struct WordWatch final : EngineLoop::Poller {
+  explicit WordWatch(EngineLoop& on) : loop(on) {}
+  void start(Resumer resumer) {
+    waiter = std::move(resumer);
+    loop.add_poller(*this);
+  }
+  void on_poll() override {
+    ++looks;
+    if (!word.load()) return;
+    loop.remove_poller(*this);
+    waiter.resume();
+  }
+  EngineLoop& loop;
+  Resumer waiter;
+  std::atomic<bool> word{false};
+  uint32_t looks = 0;
+};
+
+Task<> wait_for_word(WordWatch* watch) { co_await suspend(*watch); }
+
+TEST(engine_loop, a_poller_sees_what_wakes_nobody) {
+  RealLoop real;
+  WordWatch watch(real.loop);
+  std::thread writer([&] {
+    std::this_thread::sleep_for(30ms);
+    watch.word.store(true);
+  });
+  const auto begin = real.clock.now();
+  real.loop.run(wait_for_word(&watch));
+  EXPECT_GE(real.clock.now() - begin, 30ms);
+  writer.join();
+  EXPECT_GE(watch.looks, 10u);
+  EXPECT_LE(watch.looks, 30ms / EngineLoop::kPollEvery + 2);
+}
+
+TEST(engine_loop, a_loop_with_a_poller_sleeps_shortly_and_else_as_long_as_it_may) {
+  SimulatedLoop sim;
+  WordWatch one(sim.loop), other(sim.loop);
+  Scope scope(sim.loop.executor());
+  scope.spawn(wait_for_word(&one));
+  scope.spawn(wait_for_word(&other));
+  std::vector<int> woken;
+  scope.spawn(sleeper(&sim, 3, &scope.stop(), &woken));
+  const auto run_what_is_ready = [&sim] {
+    while (sim.loop.run_one()) {
+    }
+  };
+  run_what_is_ready();  // all wait
+  for (int i = 0; i < 10; ++i) {
+    const auto before = sim.clock.now();
+    EXPECT_FALSE(sim.loop.run_one());
+    sim.loop.park();
+    EXPECT_EQ(sim.clock.now() - before, EngineLoop::kPollEvery);
+  }
+  one.word.store(true);
+  run_what_is_ready();
+  EXPECT_EQ(scope.running(), 2u);
+  EXPECT_GE(other.looks, 10u);
+  other.word.store(true);
+  run_what_is_ready();
+  EXPECT_EQ(scope.running(), 1u);
+  const uint32_t looks = one.looks;
+  sim.loop.park();  // to the timer at once
+  EXPECT_EQ(sim.clock.now().time_since_epoch(), 3ms);
+  EXPECT_EQ(one.looks, looks);
+  sim.run(scope, 10);
+  EXPECT_EQ(scope.running(), 0u);
 }
 
 }  // namespace
