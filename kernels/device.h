@@ -5,6 +5,10 @@
 // Ownership: memory named by an enqueued operation belongs to the operation until an event recorded
 // after it has completed, even if whoever awaited it was cancelled.
 // Threads: all calls come from the engine thread. Events complete on the engine's executor.
+// Failure: a device may end while it runs (failure()). It then does nothing more: no operation runs
+// any longer, what is enqueued is dropped, and every event is done, so that whoever waits goes on
+// and looks. What its operations were to write is of no use; memory that allocate_host() gave, and
+// what else is no device's, is as it was.
 #pragma once
 
 #include <cstddef>
@@ -77,11 +81,17 @@ class Device {
   // device has memory of its own.
   virtual Result<DeviceMemory> allocate_host(size_t bytes) = 0;
   virtual std::unique_ptr<Event> make_event() = 0;
-  virtual std::unique_ptr<Gate> make_gate() = 0;
+  virtual std::unique_ptr<Gate> make_gate() = 0;  // REQUIRES: has_gates()
   virtual Stream& compute() = 0;
   virtual Stream& copy_in() = 0;
   virtual Stream& copy_out() = 0;
   virtual std::string description() const = 0;  // "cpu avx512vnni, 2 threads"
+  // Whether its streams can wait for what no stream does. Without it nothing runs behind a gate: a
+  // prefix is there before its suffix is computed. The same for all of a device's life.
+  virtual bool has_gates() const { return true; }
+  // Why the device has ended; null while it works. Look after an event that was awaited: this
+  // changes when an operation is enqueued and when one is awaited, at no other time. For good.
+  virtual const Error* failure() const { return nullptr; }
 };
 
 }  // namespace spillway::kernels

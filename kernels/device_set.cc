@@ -126,6 +126,13 @@ class Set final : public DeviceSet {
   std::string description() const override {
     return std::to_string(devices_.size()) + " of " + home_.description();
   }
+  bool has_gates() const override { return home_.has_gates(); }
+  const Error* failure() const override {
+    for (const Device* const device : devices_) {
+      if (const Error* const failure = device->failure(); failure != nullptr) return failure;
+    }
+    return nullptr;
+  }
   void part_pages(const std::byte* base, size_t page_bytes, std::vector<PagePart> parts) override;
 
  private:

@@ -4,7 +4,7 @@
 // compute() is home's: whoever divides a model orders the others by it (model/divided_pass.h).
 // copy_in() and copy_out() are all devices' together: what a copy reads or writes of a page's parts
 // goes through the streams of their devices, all else through home's. Recorded there, an event is
-// done when each device has got there.
+// done when each device has got there. It has failed when one of them has.
 #pragma once
 
 #include <memory>

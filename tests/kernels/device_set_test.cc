@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "kernels/block_until_done.h"
@@ -42,6 +43,11 @@ class LoggedDevice final : public Device {
   Stream& copy_in() override { return in; }
   Stream& copy_out() override { return out; }
   std::string description() const override { return device_->description(); }
+  bool has_gates() const override { return gates; }
+  const Error* failure() const override { return ended ? &*ended : nullptr; }
+
+  bool gates = true;
+  std::optional<Error> ended;
 
  private:
   std::unique_ptr<Device> device_ = make_cpu_device({.threads = 1, .level = "test"});
@@ -137,6 +143,17 @@ TEST(DeviceSet, an_event_waits_for_every_device) {
   block_until_done(*event);
   three.finish(three.set->compute());
   EXPECT_TRUE(ran);
+}
+
+TEST(DeviceSet, has_the_gates_of_home_and_anybodys_failure) {
+  SetOfThree three;
+  EXPECT_TRUE(three.set->has_gates());
+  three.devices[1].gates = false;
+  EXPECT_FALSE(three.set->has_gates());
+  EXPECT_EQ(three.set->failure(), nullptr);
+  three.devices[2].ended = Error{ErrorCode::kUnavailable, "lost"};
+  ASSERT_NE(three.set->failure(), nullptr);
+  EXPECT_EQ(three.set->failure()->message, "lost");
 }
 
 }  // namespace

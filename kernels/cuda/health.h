@@ -1,0 +1,49 @@
+// Whether a CUDA device works. Every call of the runtime on its behalf is told here how it went;
+// the first that went wrong ends the device.
+//
+// Thread: the engine's, but for memory that is freed where its last owner is.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "kernels/cuda/runtime_api.h"
+#include "runtime/result.h"
+
+namespace spillway::kernels::cuda {
+
+class Health {
+ public:
+  explicit Health(int device) : device_(device) {}
+
+  // Called once, when the device fails: what its streams wait for must let them pass, so that they
+  // come to an end.
+  void on_end(std::function<void()> open_gates) { open_gates_ = std::move(open_gates); }
+
+  // True: all is well. An error ends the device: it waits until nothing runs any more, which is
+  // milliseconds, or nothing where the error has ended all that ran. `call` names what was refused.
+  bool ok(cudaError_t error, const char* call);
+  bool ok(CUresult error, const char* call) { return ok(static_cast<cudaError_t>(error), call); }
+
+  // Makes the device the calling thread's own, as calls without a stream need. False: it has ended.
+  bool enter();
+
+  bool ended() const { return failure_.has_value(); }
+  // Ended by an error that CUDA keeps: its memory went with it, and handles name nothing any more.
+  bool lost() const { return lost_; }
+  const Error* failure() const { return failure_ ? &*failure_ : nullptr; }
+  int device() const { return device_; }
+
+ private:
+  const int device_;
+  std::function<void()> open_gates_;
+  std::optional<Error> failure_;
+  bool lost_ = false;
+};
+
+// "cudaMalloc: out of memory (cudaErrorMemoryAllocation)"
+std::string error_text(const char* call, cudaError_t error);
+
+}  // namespace spillway::kernels::cuda
