@@ -208,6 +208,36 @@ TEST_P(GpuModelTest, mixed_steps_with_every_kind_of_sample_give_what_the_cpu_giv
     const StepResult got = gpu.runs.step(parts);
     expect_same(got, cpu.step(twins));
   }
+  for (size_t s = 0; s < kSequences; ++s) {
+    for (size_t g = 0; g < cpu.runner().shape().groups.size(); ++g) {
+      EXPECT_TRUE(gpu.runs.pages_of(on_gpu[s], g) == cpu.pages_of(on_cpu[s], g))
+          << "pages of sequence " << s << ", group " << g;
+    }
+  }
+}
+
+// Rows whose logits come down are computed before those of which the choice alone does.
+TEST(GpuTransformer, rows_that_want_more_than_a_choice_may_stand_anywhere) {
+  const TinyModel model("llama_q4_1");
+  RunnerHarness cpu(model.file, {});
+  GpuHarness gpu(model.file, {}, {.logit_rows_max = 3});
+  SamplingParams greedy;
+  greedy.temperature = 0;
+  const std::span<const TokenId> tokens = model.tokens;
+  for (uint32_t wholes = 0; wholes < 16; wholes += 5) {  // a bit for each of four rows
+    std::vector<SampleRequest> samples;
+    for (uint32_t row = 0; row < 4; ++row) {
+      SampleRequest& sample = samples.emplace_back();
+      sample.row = row;
+      sample.params = &greedy;
+      sample.want_logprob = (wholes >> row & 1) != 0;
+    }
+    HarnessSequence on_cpu = cpu.new_sequence(), on_gpu = gpu.runs.new_sequence();
+    const StepResult got = gpu.runs.step({{&on_gpu, tokens.first(4), samples}});
+    expect_same(got, cpu.step({{&on_cpu, tokens.first(4), samples}}));
+    cpu.release(on_cpu);
+    gpu.runs.release(on_gpu);
+  }
 }
 
 // While a step runs, the next may be laid out and enqueued.
@@ -338,7 +368,7 @@ TEST(GpuTransformer, a_step_that_finds_no_memory_fails_alone) {
 TEST(AngleCache, gives_the_angles_of_any_position) {
   const kernels::RopeTable table = kernels::make_rope_table({.dims = 8});
   AngleCache cache(table, 50);
-  for (const uint32_t position : {3u, 0u, 49u, 3u, 50u, 1000u, 49u}) {
+  for (const uint32_t position : {3u, 0u, 49u, 3u, 1u, 24u, 50u, 1000u, 49u}) {
     std::vector<float> expected(rope_angle_count(table));
     rope_angles(table, position, expected.data());
     const auto got = cache.at(position);

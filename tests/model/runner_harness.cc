@@ -44,9 +44,10 @@ RunnerHarness::RunnerHarness(const Make& make, const HarnessOptions& options)
     memory_.push_back(*device_.allocate(group.page_bytes() * options.pages));
     bases.push_back(memory_.back().data);
     auto& pages = free_.emplace_back();
-    // Neighbours in a table are no neighbours in memory.
+    // Neighbours in a table are no neighbours in memory, and no group's table is another's.
+    const auto first = static_cast<uint32_t>(5 + 3 * free_.size());
     for (uint32_t i = 0; i < options.pages; ++i) {
-      pages.push_back(kernels::PageId{(i * 29 + 5) % options.pages});
+      pages.push_back(kernels::PageId{(i * 29 + first) % options.pages});
       poison(free_.size() - 1, pages.back());
     }
   }
@@ -72,6 +73,18 @@ void RunnerHarness::release(HarnessSequence& sequence) {
     }
   }
   sequence = new_sequence();
+}
+
+std::vector<std::byte> RunnerHarness::pages_of(const HarnessSequence& sequence,
+                                               size_t group) const {
+  const size_t bytes = runner_->shape().groups[group].page_bytes();
+  std::vector<std::byte> out;
+  for (const kernels::PageId page : sequence.tables[group]) {
+    if (page == kernels::kNoPage) continue;
+    const std::byte* at = memory_[group].data + static_cast<size_t>(page) * bytes;
+    out.insert(out.end(), at, at + bytes);
+  }
+  return out;
 }
 
 void RunnerHarness::grow(HarnessSequence& sequence, uint32_t tokens) {

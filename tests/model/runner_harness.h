@@ -63,6 +63,8 @@ class RunnerHarness {
   HarnessSequence new_sequence();
   // Gives the pages back, filled with NaN.
   void release(HarnessSequence& sequence);
+  // The bytes of its pages, one after the other.
+  std::vector<std::byte> pages_of(const HarnessSequence& sequence, size_t group) const;
   StepResult step(std::vector<HarnessPart> parts, bool stamped = false);
   // The same in two calls. What the parts point to stays until the second.
   std::unique_ptr<HarnessStep> enqueue(std::vector<HarnessPart> parts, bool stamped = false);

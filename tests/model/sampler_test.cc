@@ -453,6 +453,34 @@ TEST(Sampler, top_p_of_a_flat_row_keeps_its_share) {
   EXPECT_NEAR(static_cast<double>(scratch.candidates.size()), 580, 15);
 }
 
+// Whoever has the greatest logit alone must know when that is all that is asked for.
+TEST(Sampler, only_a_plain_greedy_draw_is_the_greatest_alone) {
+  SamplingParams greedy;
+  greedy.temperature = 0;
+  greedy.top_k = 3;  // changes nothing
+  SampleRequest request;
+  request.params = &greedy;
+  EXPECT_TRUE(is_greatest_alone(request));
+  const std::vector<TokenId> tokens = {1};
+  const auto with = [&](auto change) {
+    SamplingParams params = greedy;
+    SampleRequest changed = request;
+    changed.params = &params;
+    change(changed, params);
+    return is_greatest_alone(changed);
+  };
+  EXPECT_FALSE(with([](SampleRequest& r, SamplingParams&) { r.params = nullptr; }));
+  EXPECT_FALSE(with([](SampleRequest& r, SamplingParams&) { r.want_logprob = true; }));
+  EXPECT_FALSE(with([](SampleRequest& r, SamplingParams&) { r.top_logprobs = 1; }));
+  EXPECT_FALSE(with([&](SampleRequest& r, SamplingParams&) { r.banned = tokens; }));
+  EXPECT_FALSE(with([](SampleRequest&, SamplingParams& p) { p.temperature = 0.5f; }));
+  EXPECT_FALSE(with([](SampleRequest&, SamplingParams& p) { p.logit_bias = {{1, 1.0f}}; }));
+  EXPECT_FALSE(with([](SampleRequest&, SamplingParams& p) { p.repetition_penalty = 1.1f; }));
+  EXPECT_FALSE(with([](SampleRequest&, SamplingParams& p) { p.frequency_penalty = 0.1f; }));
+  EXPECT_FALSE(with([](SampleRequest&, SamplingParams& p) { p.presence_penalty = -0.1f; }));
+  EXPECT_TRUE(with([&](SampleRequest& r, SamplingParams&) { r.prompt = r.output = tokens; }));
+}
+
 TEST(Sampler, all_banned_still_gives_a_token) {
   std::vector<float> row = {kNan, -kInfinity, 5};
   SamplingParams params;
