@@ -103,6 +103,10 @@ SPILLWAY_DEVICE float square_root(float x) { return __fsqrt_rn(x); }
 SPILLWAY_DEVICE uint32_t bits_of(float value) { return __float_as_uint(value); }
 SPILLWAY_DEVICE float float_of(uint32_t bits) { return __uint_as_float(bits); }
 SPILLWAY_DEVICE int32_t to_nearest_int(float x) { return __float2int_rn(x); }
+SPILLWAY_DEVICE uint32_t count_bits(uint32_t bits) {
+  return static_cast<uint32_t>(__popc(static_cast<int>(bits)));
+}
+SPILLWAY_DEVICE uint64_t upper_product(uint64_t a, uint64_t b) { return __umul64hi(a, b); }
 SPILLWAY_DEVICE uint32_t subtract_bytes(uint32_t a, uint32_t b) { return __vsub4(a, b); }
 
 // 16-bit floats travel as their bits.

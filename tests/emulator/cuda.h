@@ -216,6 +216,11 @@ inline uint32_t bits_of(float value) {  // NaN as a GPU's arithmetic makes it
 }
 inline float float_of(uint32_t bits) { return std::bit_cast<float>(bits); }
 inline int32_t to_nearest_int(float x) { return static_cast<int32_t>(std::nearbyint(x)); }
+inline uint32_t count_bits(uint32_t bits) { return static_cast<uint32_t>(std::popcount(bits)); }
+inline uint64_t upper_product(uint64_t a, uint64_t b) {
+  __extension__ using Wide = unsigned __int128;
+  return static_cast<uint64_t>(Wide{a} * b >> 64);
+}
 inline uint32_t subtract_bytes(uint32_t a, uint32_t b) {
   uint32_t out = 0;
   for (int shift = 0; shift < 32; shift += 8) {

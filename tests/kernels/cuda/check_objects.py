@@ -25,6 +25,10 @@ HOT = {
     "quantize_kernel": 64,
     "write_kv_kernel": 64,
     "embedding_kernel": 64,
+    "page_copy_kernel": 32,  # eight blocks of 256 threads
+    "checksum_kernel": 64,
+    "split_planes_kernel": 32,
+    "join_planes_kernel": 32,
 }
 # Instances, by mangled name and architecture, that make do with three blocks.
 THREE_BLOCKS = {
