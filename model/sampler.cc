@@ -13,7 +13,6 @@ namespace spillway::model {
 namespace {
 
 constexpr float kNegativeInfinity = -std::numeric_limits<float>::infinity();
-constexpr float kGreedyBelow = 1e-5f;
 constexpr uint32_t kSeenBit = 1u << 31;  // in counts: occurs in the prompt
 
 // Bias, bans and penalties, applied to the row in place and taken back by the destructor.
@@ -102,8 +101,7 @@ class Draw {
        SampleScratch& scratch)
       : logits_(logits),
         max_(max),
-        // Never 0: -infinity times it must stay -infinity.
-        inverse_(std::max(1.0f / params.temperature, std::numeric_limits<float>::min())),
+        inverse_(inverse_temperature(params.temperature)),
         params_(params),
         scratch_(scratch) {}
 
@@ -265,7 +263,7 @@ TokenId draw_token(std::span<float> logits, float raw_max, const SampleRequest& 
   const float max = edits.any() ? row_max(logits) : raw_max;
   if (max == kNegativeInfinity) return lowest_allowed(logits.size(), request.banned);
   const SamplingParams& params = *request.params;
-  if (!(params.temperature >= kGreedyBelow)) return static_cast<TokenId>(row_argmax(logits));
+  if (is_greedy(params)) return static_cast<TokenId>(row_argmax(logits));
   const double uniform = uniform_draw(params.seed, request.choice, position);
   return Draw(logits, max, params, scratch).token(uniform);
 }
@@ -275,11 +273,10 @@ TokenId draw_token(std::span<float> logits, float raw_max, const SampleRequest& 
 bool is_greatest_alone(const SampleRequest& request) {
   if (request.params == nullptr || request.want_logprob || request.top_logprobs > 0) return false;
   const SamplingParams& params = *request.params;
-  const bool greedy = !(params.temperature >= kGreedyBelow);
   const bool edits = !params.logit_bias.empty() || !request.banned.empty() ||
                      params.repetition_penalty != 1.0f || params.frequency_penalty != 0.0f ||
                      params.presence_penalty != 0.0f;
-  return greedy && !edits;
+  return is_greedy(params) && !edits;
 }
 
 SampleResult sample_row(std::span<float> logits, const SampleRequest& request, uint32_t position,
@@ -295,10 +292,7 @@ SampleResult sample_row(std::span<float> logits, const SampleRequest& request, u
   if (!wanted && request.top_logprobs == 0) return result;
 
   const double log_sum = log_weight_sum(logits, max);
-  auto logprob = [max, log_sum](float logit) {
-    if (logit == kNegativeInfinity) return kNegativeInfinity;
-    return static_cast<float>((static_cast<double>(logit) - static_cast<double>(max)) - log_sum);
-  };
+  auto logprob = [max, log_sum](float logit) { return token_logprob(logit, max, log_sum); };
   if (wanted && result.token >= 0) {
     result.logprob = logprob(logits[static_cast<size_t>(result.token)]);
     result.rank = static_cast<uint32_t>(rank_of(logits, result.token));

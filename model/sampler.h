@@ -12,7 +12,9 @@
 // unless nothing else is left: then it is the lowest token id that is not banned.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <utility>
 #include <vector>
@@ -21,6 +23,13 @@
 #include "model/top_select.h"
 
 namespace spillway::model {
+
+inline bool is_greedy(const SamplingParams& params) { return !(params.temperature >= 1e-5f); }
+
+// Never 0: -infinity times it must stay -infinity.
+inline float inverse_temperature(float temperature) {
+  return std::max(1.0f / temperature, std::numeric_limits<float>::min());
+}
 
 // Memory reused from call to call: one per thread. Grows to about 30 bytes per vocabulary entry.
 struct SampleScratch {

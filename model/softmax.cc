@@ -149,4 +149,9 @@ double log_weight_sum(std::span<const float> logits, float max) {
   return std::log(total);
 }
 
+float token_logprob(float logit, float max, double log_sum) {
+  if (logit == kNegativeInfinity) return kNegativeInfinity;
+  return static_cast<float>((static_cast<double>(logit) - static_cast<double>(max)) - log_sum);
+}
+
 }  // namespace spillway::model

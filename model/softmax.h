@@ -38,4 +38,7 @@ double softmax_weights(std::span<const float> logits, float max, float inverse_t
 // two are kept apart so that huge logits lose no digits.
 double log_weight_sum(std::span<const float> logits, float max);
 
+// The log-probability of a token of a row; of one of -infinity that.
+float token_logprob(float logit, float max, double log_sum);
+
 }  // namespace spillway::model

@@ -25,6 +25,11 @@ HOT = {
     "quantize_kernel": 64,
     "write_kv_kernel": 64,
     "embedding_kernel": 64,
+    "add_bias_kernel": 64,
+    "gather_rows_kernel": 64,
+    "block_maxima_kernel": 64,
+    "block_sums_kernel": 64,
+    "draw_kernel": 64,  # two blocks of 512 threads
     "page_copy_kernel": 32,  # eight blocks of 256 threads
     "checksum_kernel": 64,
     "split_planes_kernel": 32,
