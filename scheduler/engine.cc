@@ -305,6 +305,7 @@ Result<std::unique_ptr<Engine>> Engine::start(const EngineOptions& wanted, model
   tier_options.verify_all = options.kv_verify_all;
   tier_options.scrub_pause = options.kv_nvme_scrub;
   tier_options.load_all = options.load_all;
+  if (!shape.pages_by_layer) tier_options.bands = cache::BandLoads::kOff;
   tier_options.rows_under_load_max = std::min(options.step_tokens_max, runner.rows_together_max());
   if (const Result<> made = impl->make_host_pools(device, *pools, shape.groups, tier_options);
       !made) {
