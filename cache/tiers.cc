@@ -49,10 +49,16 @@ std::set<PageId> filled_for(std::span<const std::shared_ptr<Load>> loads, uint32
   return pages;
 }
 
+// No step runs under a load on a device that has no gates.
+TiersOptions allowed_by(const kernels::Device& device, TiersOptions options) {
+  if (!device.has_gates()) options.bands = BandLoads::kOff;
+  return options;
+}
+
 }  // namespace
 
 Tiers::Tiers(TiersOptions options, Parts parts, const MakePolicy& make_policy)
-    : options_(std::move(options)),
+    : options_(allowed_by(parts.device, std::move(options))),
       parts_(parts),
       directory_(parts.cache.page_tokens()),
       host_room_(load_room(options_, parts.cache)),

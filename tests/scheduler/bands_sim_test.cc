@@ -103,6 +103,16 @@ TEST(Bands, a_step_under_load_that_fails_on_the_device_leaves_nothing_behind) {
   }
 }
 
+TEST(Bands, a_device_without_gates_takes_its_prefix_page_by_page) {
+  sim::SimFiles files;
+  WorldOptions options = banded(files);
+  options.gates = false;
+  leave_prefix(options);
+  const Life life = second_life(options, [](World&, uint64_t) {});
+  EXPECT_EQ(life.tiers.steps_under_load, 0u);
+  EXPECT_EQ(life.from_nvme, 288u);
+}
+
 enum class Fault { kFails, kRots, kNeverEnds };
 
 // Whether there was such a read: the one behind so many others meets the fault. A read fails or

@@ -34,6 +34,7 @@ class World {
         runner_(device_, options.window, options.context, options.layers),
         parker_(clock_, device_),
         loop_(clock_, parker_) {
+    device_.gates = options.gates;
     PolicyOptions policy;
     policy.sequences_max = options.sequences;
     policy.step_tokens_max = options.step_tokens;

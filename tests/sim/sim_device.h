@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "kernels/device.h"
+#include "runtime/check.h"
 #include "runtime/clock.h"
 #include "runtime/parker.h"
 #include "runtime/prng.h"
@@ -93,11 +94,17 @@ class SimDevice final : public kernels::Device {
   Result<kernels::DeviceMemory> allocate(size_t bytes) override;
   Result<kernels::DeviceMemory> allocate_host(size_t bytes) override { return allocate(bytes); }
   std::unique_ptr<kernels::Event> make_event() override { return std::make_unique<SimEvent>(); }
-  std::unique_ptr<kernels::Gate> make_gate() override { return std::make_unique<SimGate>(); }
+  std::unique_ptr<kernels::Gate> make_gate() override {
+    CHECK(gates);
+    return std::make_unique<SimGate>();
+  }
+  bool has_gates() const override { return gates; }
   kernels::Stream& compute() override { return streams_[0]; }
   kernels::Stream& copy_in() override { return streams_[1]; }
   kernels::Stream& copy_out() override { return streams_[2]; }
   std::string description() const override { return "simulated"; }
+
+  bool gates = true;  // false: a device without; set before it is used
 
   // From now on operations take time, and run when that is over. `launch_time` is asked at each
   // launch. `clock` outlives the device.
