@@ -25,8 +25,6 @@ constexpr IgnoredFlag kFlags[] = {
      "long prompts are always computed in chunks (--max-num-batched-tokens)"},
     {"--prefix-caching-hash-algo", true, "keys are XXH3-128, and token ids are always compared"},
     {"--kv-events-config", true, "no events are published; GET /debug/cache shows the cache"},
-    {"--tensor-parallel-size,--tp", true, "there is one device"},
-    {"--pipeline-parallel-size", true, "there is one device"},
     {"--enable-prompt-tokens-details", false, "cached_tokens is always reported"},
     {"--disable-log-requests,--no-enable-log-requests", false, "--log-level warn does that"},
     {"--disable-log-stats", false, "statistics are at /metrics only"},

@@ -6,17 +6,13 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
-#include <thread>
 
-#include "kernels/cpu_device.h"
-#include "kernels/cpu_level.h"
 #include "model/chat_template.h"
 #include "model/gguf.h"
 #include "model/tokenizer.h"
-#include "model/transformer.h"
 #include "runtime/log.h"
 #include "scheduler/engine.h"
-#include "server/cli/kv_type.h"
+#include "server/cli/load_runner.h"
 #include "server/cli/sizes.h"
 #include "server/json_to_jinja.h"
 #include "server/version.h"
@@ -30,8 +26,7 @@ constexpr const char* kDefaultModel = "SmolLM2-135M-Instruct.Q4_1.gguf";
 class EngineBackend final : public Backend {
  public:
   std::shared_ptr<const model::Tokenizer> tokenizer;
-  std::unique_ptr<kernels::Device> device;
-  std::unique_ptr<model::Transformer> transformer;
+  LoadedRunner model;
   std::unique_ptr<scheduler::Engine> engine;
 
   Result<scheduler::RequestId> submit(scheduler::Request request,
@@ -58,10 +53,6 @@ class EngineBackend final : public Backend {
   }
   scheduler::EngineStats stats() const override { return engine->stats(); }
 };
-
-uint32_t compute_threads(uint32_t asked) {
-  return asked != 0 ? asked : std::max(1u, std::thread::hardware_concurrency());
-}
 
 Result<std::string> template_source(const ModelOptions& options, const model::GgufFile& file) {
   if (!options.chat_template.empty()) {
@@ -103,7 +94,6 @@ std::string banner(const model::GgufFile& file, const ModelOptions& options,
                    const EngineBackend& backend, const ServedModel& served,
                    uint32_t context_wished) {
   const scheduler::EngineStats stats = backend.engine->stats();
-  const model::ModelConfig& config = backend.transformer->config();
   uint64_t bytes = 0;
   std::string pages;
   for (const auto& pool : stats.pools) {
@@ -112,9 +102,9 @@ std::string banner(const model::GgufFile& file, const ModelOptions& options,
     pages += grouped_digits(pool.capacity);
   }
   std::string text;
-  text += "  model    " + served.names.front() + " (" + std::string(config.architecture->name) +
-          ", " + bytes_text(file.file_bytes()) + ")\n";
-  text += "  device   " + backend.device->description() + "\n";
+  text += "  model    " + served.names.front() + " (" + backend.model.architecture + ", " +
+          bytes_text(file.file_bytes()) + ")\n";
+  text += "  device   " + backend.model.devices_line + "\n";
   text += "  KV pool  " + bytes_text(bytes) + " in " + pages + " pages of " +
           std::to_string(options.page_tokens) + " tokens, " +
           (options.kv_type == "auto" ? "f16" : options.kv_type) +
@@ -142,7 +132,7 @@ void fill_served(ServedModel& served, const ModelOptions& options, const std::st
   served.page_tokens = options.page_tokens;
   served.prefix_caching = options.prefix_caching;
   served.choices_max = std::min(128u, options.sequences_max);
-  served.system_fingerprint = "fp_" + backend.transformer->shape().fingerprint.substr(0, 12);
+  served.system_fingerprint = "fp_" + backend.model.runner->shape().fingerprint.substr(0, 12);
   served.tokenizer = backend.tokenizer;
   served.seed = options.seed;
 }
@@ -221,32 +211,20 @@ Result<LoadedModel> load_model(const ModelOptions& options) {
   if (!file) return file.error();
   auto tokenizer = model::Tokenizer::create(*file);
   if (!tokenizer) return tokenizer.error();
-  const auto level = kernels::cpu_level_from_environment();
-  if (!level) return level.error();
-  const auto kv_type = kv_type_of(options.kv_type);
-  if (!kv_type) return kv_type.error();
   auto backend = std::make_shared<EngineBackend>();
   backend->tokenizer = std::move(*tokenizer);
-  const uint32_t threads = compute_threads(options.threads);
-  backend->device = kernels::make_cpu_device(
-      {.threads = threads, .level = std::string(kernels::cpu_level_name(*level))});
-  auto transformer = model::Transformer::create(*file, *backend->device,
-                                                {.level = *level,
-                                                 .kv_type = *kv_type,
-                                                 .page_tokens = options.page_tokens,
-                                                 .batch_tokens_max = options.step_tokens_max,
-                                                 .threads = threads});
-  if (!transformer) return transformer.error();
-  backend->transformer = std::move(*transformer);
-  const uint32_t trained = backend->transformer->shape().context_tokens_max;
+  auto runner = load_runner(*file, options);
+  if (!runner) return runner.error();
+  backend->model = *std::move(runner);
+  const uint32_t trained = backend->model.runner->shape().context_tokens_max;
   const uint32_t context = options.context_tokens_max != 0 ? options.context_tokens_max : trained;
   if (context > trained) {
     spdlog::warn("context asked={} trained={}: answers past the trained length may be poor",
                  context, trained);
   }
   const scheduler::EngineOptions engine_options = engine_options_of(options, context);
-  auto engine = scheduler::Engine::start(engine_options, *backend->transformer, *backend->device,
-                                         *backend->tokenizer);
+  auto engine = scheduler::Engine::start(engine_options, *backend->model.runner,
+                                         *backend->model.device, *backend->tokenizer);
   if (!engine) return engine.error();
   backend->engine = std::move(*engine);
   auto served = std::make_shared<ServedModel>();

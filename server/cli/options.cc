@@ -12,6 +12,8 @@
 namespace spillway::server {
 namespace {
 
+constexpr uint32_t kParallelMax = 16;
+
 // Takes "512M" into a number of bytes.
 void add_size(CLI::App& app, const std::string& names, uint64_t& bytes, const std::string& help) {
   app.add_option_function<std::string>(
@@ -75,8 +77,21 @@ void add_model_flags(CLI::App& app, ModelOptions& model) {
       ->take_last()
       ->type_name("PERCENT")
       ->group(group);
-  app.add_option("--threads,-t", model.threads, "Compute threads (default: one per core)")
+  app.add_option("--threads,-t", model.threads,
+                 "Compute threads, of all devices together (default: one per core)")
       ->check(CLI::Range(1u, 1024u))
+      ->group(group);
+  app.add_option("--tensor-parallel-size,--tp", model.tensor_parallel,
+                 "Devices that share the heads and columns of each layer")
+      ->check(CLI::Range(1u, kParallelMax))
+      ->type_name("N")
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--pipeline-parallel-size,--pp", model.pipeline_parallel,
+                 "Stages of so many devices, each with a part of the layers")
+      ->check(CLI::Range(1u, kParallelMax))
+      ->type_name("N")
+      ->capture_default_str()
       ->group(group);
   app.add_option("--chat-template", model.chat_template,
                  "Jinja file instead of the model's own; a model that has none is given ChatML")

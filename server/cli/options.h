@@ -32,7 +32,9 @@ struct ModelOptions {
   std::string kv_verify = "nvme";
   std::string prefer = "throughput";
   std::string io_backend = "auto";
-  uint32_t threads = 0;  // 0: one per core
+  uint32_t threads = 0;            // of all devices together; 0: one per core
+  uint32_t tensor_parallel = 1;    // devices that share each layer
+  uint32_t pipeline_parallel = 1;  // times as many, each with a part of the layers
   bool prefix_caching = true;
   std::string eviction_policy = "value";
   bool trace = false;           // a timeline, from the start

@@ -14,6 +14,7 @@ import time
 import unittest
 
 from harness import BINARY, MODEL, Server
+from test_tiers import settle
 
 
 def run(*arguments, text=None):
@@ -120,6 +121,29 @@ class CommandLine(unittest.TestCase):
                                                         "max_tokens": 2})
             self.assertEqual(status, 200)
 
+    def test_a_model_over_several_devices_serves_and_keeps_its_pages(self):
+        """Three KV heads over two devices, in two stages; then the answer again, from NVMe."""
+        question = {"messages": [{"role": "user", "content": "Tell me about tides. " * 30}],
+                    "temperature": 0, "max_tokens": 12, "logprobs": True}
+        with tempfile.TemporaryDirectory() as folder:
+            flags = ("--tensor-parallel-size", "2", "--pipeline-parallel-size", "2",
+                     "--kv-nvme-dir", folder, "--kv-nvme-size", "256M", "--test-load-all")
+            answers = []
+            for _ in range(2):
+                with Server(*flags) as server:
+                    self.assertRegex(server.output(), r"device +4 of cpu .*: 2 stages of 2")
+                    status, reply = server.post("/v1/chat/completions", question)
+                    self.assertEqual(status, 200, reply)
+                    answers.append(reply)
+                    settle(server)
+            self.assertEqual(answers[0]["usage"]["prompt_tokens_details"]["cached_tokens"], 0)
+            self.assertGreater(answers[1]["usage"]["spillway"]["tokens"]["nvme"], 100)
+            self.assertEqual(answers[0]["choices"], answers[1]["choices"])
+            self.assertEqual(answers[0]["system_fingerprint"], answers[1]["system_fingerprint"])
+        result = run("serve", "--model", str(MODEL), "--port", "0", "--tp", "16")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("--tensor-parallel-size 16", result.stderr)
+
     def test_what_the_interfaces_promise_is_in_the_help(self):
         text = run("serve", "--help").stdout
         for flag in ("--model", "--served-model-name", "--host", "--port", "--api-key",
@@ -127,6 +151,7 @@ class CommandLine(unittest.TestCase):
                      "--gpu-memory-utilization", "--block-size", "--kv-cache-dtype",
                      "--kv-device-size", "--kv-cache-memory-bytes", "--threads",
                      "--enable-prefix-caching", "--no-enable-prefix-caching", "--seed",
+                     "--tensor-parallel-size", "--pipeline-parallel-size",
                      "--chat-template", "--shutdown-timeout", "--ssl-certfile", "--ssl-keyfile"):
             self.assertIn(flag, text)
 
