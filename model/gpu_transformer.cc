@@ -171,7 +171,9 @@ void GpuTransformer::collect(const StepBatch& batch, StepResult& result) {
   oldest_ = (oldest_ + 1) % steps_.size();
   CHECK(std::exchange(step.batch, nullptr) == &batch);
   result.failure = std::exchange(step.failure, {});
-  if (step.operators.failed() != nullptr) {
+  if (const Error* const failure = device_.failure()) {
+    result.failure = failure->message;
+  } else if (step.operators.failed() != nullptr) {
     result.failure = std::string("the GPU took no ") + step.operators.failed() + ": CUDA error " +
                      std::to_string(step.operators.error());
   }

@@ -340,6 +340,25 @@ TEST(GpuTransformer, a_device_without_memory_says_what_is_missing) {
   EXPECT_NE(messages[1].find("a step takes"), std::string::npos) << messages[1];
 }
 
+// Events of a device that has ended are done, and what they stood for never was.
+TEST(GpuTransformer, a_step_that_the_device_did_not_survive_has_failed) {
+  const TinyModel model("llama_q4_1");
+  CUstream_st stream;
+  TestDevice* device = nullptr;
+  RunnerHarness harness(
+      [&](kernels::Device& made) -> std::unique_ptr<Runner> {
+        device = static_cast<TestDevice*>(&made);
+        return std::move(GpuTransformer::create(model.file, made, {.stream = &stream})).value();
+      },
+      HarnessOptions{});
+  const std::span<const TokenId> tokens(model.tokens);
+  HarnessSequence sequence = harness.new_sequence();
+  device->failed = Error{ErrorCode::kIo, "the GPU fell off its bus"};
+  const StepResult failed = harness.step({{&sequence, tokens.first(3), {harness.whole_row(2)}}});
+  EXPECT_EQ(failed.failure, "the GPU fell off its bus");
+  EXPECT_TRUE(failed.samples[0][0].top.empty());
+}
+
 // A step for whose logits there is no pinned memory fails by itself.
 TEST(GpuTransformer, a_step_that_finds_no_memory_fails_alone) {
   const TinyModel model("llama_q4_1");

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -92,8 +93,10 @@ class TestDevice final : public kernels::Device {
   kernels::Stream& copy_in() override { return stream_; }
   kernels::Stream& copy_out() override { return stream_; }
   std::string description() const override { return "test"; }
+  const Error* failure() const override { return failed ? &*failed : nullptr; }
 
   size_t bytes_left = SIZE_MAX;  // that it still has to give; what is given back does not count
+  std::optional<Error> failed;   // it does all the same what it is told to
 
  private:
   TestStream stream_;
