@@ -4,12 +4,26 @@
 #include <utility>
 
 #include "kernels/block_until_done.h"
+#include "kernels/cpu_stream.h"
 #include "model/fingerprint.h"
 #include "model/step_result.h"
 #include "model/tensor_shards.h"
 #include "runtime/check.h"
 
 namespace spillway::model {
+namespace {
+
+// A step is enqueued whole: rows of one whose operations leave half of a rank's stream free.
+uint32_t rows_that_fit(const ModelConfig& config, const Division& division, uint32_t tile_rows) {
+  // A tile's phases: two a layer, with what each rank is told and waits for between, and logits of
+  // 32 rows at a time.
+  const uint32_t phases = config.layers + tile_rows / 16 + 8;
+  const uint32_t tiles =
+      kernels::CpuStream::kOperationsMax / 2 / (phases * (4 * division.tensor + 8));
+  return std::max(tiles, 1u) * tile_rows;
+}
+
+}  // namespace
 
 Result<std::unique_ptr<DividedTransformer>> DividedTransformer::create(
     const GgufFile& file, std::span<kernels::Device* const> devices, const Division& division,
@@ -70,6 +84,8 @@ void DividedTransformer::make_pass(std::span<kernels::Device* const> devices) {
   for (const auto& rank : ranks_) {
     tile_rows = std::min(tile_rows, Forward::tile_rows_for(rank->config, tile_rows));
   }
+  batch_tokens_max_ =
+      std::min(options_.batch_tokens_max, rows_that_fit(config_, division_, tile_rows));
   std::vector<PassRank> parts;
   for (size_t r = 0; r < ranks_.size(); ++r) {
     Rank& rank = *ranks_[r];
@@ -145,7 +161,7 @@ Result<void> DividedTransformer::set_fingerprint(const GgufFile& file) {
 
 void DividedTransformer::enqueue(const StepBatch& batch, StepResult& result) {
   CHECK(batch.layers_there.empty());
-  CHECK(shape_result(batch, result) <= options_.batch_tokens_max);
+  CHECK(shape_result(batch, result) <= batch_tokens_max_);
   pass_->enqueue(shape_.groups, batch, result);
 }
 

@@ -34,7 +34,7 @@ class DividedTransformer final : public Runner {
 
   const RunnerShape& shape() const override { return shape_; }
   void bind_pages(std::vector<std::byte*> base) override;
-  uint32_t batch_tokens_max() const override { return options_.batch_tokens_max; }
+  uint32_t batch_tokens_max() const override { return batch_tokens_max_; }
   uint32_t rows_together_max() const override { return ranks_.front()->forward->tile_rows(); }
   // REQUIRES: all KV is there: no gates. Gives no stamps.
   void enqueue(const StepBatch& batch, StepResult& result) override;
@@ -66,6 +66,7 @@ class DividedTransformer final : public Runner {
   const ModelConfig config_;
   const Division division_;
   const TransformerOptions options_;
+  uint32_t batch_tokens_max_ = 0;  // what was asked for, or what the streams hold of so many ranks
   RunnerShape shape_;
   std::vector<std::unique_ptr<Rank>> ranks_;
   std::unique_ptr<DividedPass> pass_;

@@ -113,8 +113,8 @@ TEST(DeviceSet, what_lies_in_no_page_goes_through_home) {
   SetOfThree three;
   const DeviceMemory other = three.set->allocate(kPage).value();
   three.set->copy_in().copy(other.data, three.host.data, kPage);
-  three.set->compute().copy(three.pool.data, other.data, kPage);  // a fork's, between two pages
   three.finish(three.set->copy_in());
+  three.set->compute().copy(three.pool.data, other.data, kPage);  // a fork's, between two pages
   EXPECT_EQ(three.devices[1].in.sizes, Sizes{kPage});
   EXPECT_EQ(three.devices[0].in.sizes, Sizes());
   three.finish(three.set->compute());

@@ -52,7 +52,20 @@ class GpuHarness {
   }
 };
 
-class GpuModelTest : public testing::TestWithParam<std::string> {};
+void skip_without_fma() {
+  if (kernels::available_cpu_levels().back() == kernels::CpuLevel::kBaseline) {
+    GTEST_SKIP() << "the twin needs FMA";
+  }
+}
+
+class GpuTransformerTest : public testing::Test {
+ protected:
+  void SetUp() override { skip_without_fma(); }
+};
+class GpuModelTest : public testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override { skip_without_fma(); }
+};
 INSTANTIATE_TEST_SUITE_P(Architectures, GpuModelTest, testing::ValuesIn(kTinyModels),
                          [](const auto& info) { return info.param; });
 
@@ -84,7 +97,7 @@ TEST_P(GpuModelTest, fingerprint_is_that_of_the_cpu) {
   EXPECT_EQ(gpu.runs.runner().shape().fingerprint, cpu.runner().shape().fingerprint);
 }
 
-TEST(GpuTransformer, every_kv_type_has_the_bits_of_the_cpu) {
+TEST_F(GpuTransformerTest, every_kv_type_has_the_bits_of_the_cpu) {
   const TinyModel model("gemma3_soft_caps");
   for (const KvType type : {KvType::kF32, KvType::kBf16}) {
     RunnerHarness cpu(model.file, {.kv_type = type});
@@ -217,7 +230,7 @@ TEST_P(GpuModelTest, mixed_steps_with_every_kind_of_sample_give_what_the_cpu_giv
 }
 
 // Rows whose logits come down are computed before those of which the choice alone does.
-TEST(GpuTransformer, rows_that_want_more_than_a_choice_may_stand_anywhere) {
+TEST_F(GpuTransformerTest, rows_that_want_more_than_a_choice_may_stand_anywhere) {
   const TinyModel model("llama_q4_1");
   RunnerHarness cpu(model.file, {});
   GpuHarness gpu(model.file, {}, {.logit_rows_max = 3});
@@ -241,7 +254,7 @@ TEST(GpuTransformer, rows_that_want_more_than_a_choice_may_stand_anywhere) {
 }
 
 // While a step runs, the next may be laid out and enqueued.
-TEST(GpuTransformer, two_steps_may_be_under_way) {
+TEST_F(GpuTransformerTest, two_steps_may_be_under_way) {
   const TinyModel model("llama_q4_1");
   RunnerHarness cpu(model.file, {});
   GpuHarness gpu(model.file);
@@ -262,7 +275,7 @@ TEST(GpuTransformer, two_steps_may_be_under_way) {
   }
 }
 
-TEST(GpuTransformer, a_prefix_that_comes_layer_by_layer_changes_no_bit) {
+TEST_F(GpuTransformerTest, a_prefix_that_comes_layer_by_layer_changes_no_bit) {
   for (const char* name : {"gemma3_soft_caps", "qwen2_q8_0"}) {
     const TinyModel model(name);
     RunnerHarness whole(model.file, {});
@@ -274,7 +287,7 @@ TEST(GpuTransformer, a_prefix_that_comes_layer_by_layer_changes_no_bit) {
   }
 }
 
-TEST(GpuTransformer, a_step_whose_layers_fail_to_come_draws_nothing) {
+TEST_F(GpuTransformerTest, a_step_whose_layers_fail_to_come_draws_nothing) {
   const TinyModel model("llama_q4_1");
   for (const uint32_t abandon_at : {0u, 1u}) {
     GpuHarness gpu(model.file, {.by_layers = true, .abandon_at = abandon_at});
@@ -288,7 +301,7 @@ TEST(GpuTransformer, a_step_whose_layers_fail_to_come_draws_nothing) {
 }
 
 // Whichever operator it is. The step after it is whole again.
-TEST(GpuTransformer, an_operator_that_fails_is_the_failure_of_its_step) {
+TEST_F(GpuTransformerTest, an_operator_that_fails_is_the_failure_of_its_step) {
   const TinyModel model("llama_q4_1");
   GpuHarness gpu(model.file);
   const std::span<const TokenId> tokens(model.tokens);
@@ -322,7 +335,7 @@ TEST(GpuTransformer, an_operator_that_fails_is_the_failure_of_its_step) {
   EXPECT_EQ(step().failure, "the GPU took no argmax: CUDA error 719");
 }
 
-TEST(GpuTransformer, a_device_without_memory_says_what_is_missing) {
+TEST_F(GpuTransformerTest, a_device_without_memory_says_what_is_missing) {
   const TinyModel model("llama_q4_1");
   std::vector<std::string> messages;
   for (const size_t bytes : {size_t{1000}, size_t{400'000}, size_t{12} << 20}) {
@@ -341,7 +354,7 @@ TEST(GpuTransformer, a_device_without_memory_says_what_is_missing) {
 }
 
 // Events of a device that has ended are done, and what they stood for never was.
-TEST(GpuTransformer, a_step_that_the_device_did_not_survive_has_failed) {
+TEST_F(GpuTransformerTest, a_step_that_the_device_did_not_survive_has_failed) {
   const TinyModel model("llama_q4_1");
   CUstream_st stream;
   TestDevice* device = nullptr;
@@ -360,7 +373,7 @@ TEST(GpuTransformer, a_step_that_the_device_did_not_survive_has_failed) {
 }
 
 // A step for whose logits there is no pinned memory fails by itself.
-TEST(GpuTransformer, a_step_that_finds_no_memory_fails_alone) {
+TEST_F(GpuTransformerTest, a_step_that_finds_no_memory_fails_alone) {
   const TinyModel model("llama_q4_1");
   CUstream_st stream;
   TestDevice* device = nullptr;
