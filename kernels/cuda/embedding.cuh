@@ -22,7 +22,7 @@ SPILLWAY_DEVICE void embed_word(const EmbeddingArgs& args, uint32_t word, float 
     const uint32_t v = word % 8;
     const std::byte* codes =
         panel + kFormat.scale_section_bytes(blocks) + block * kFormat.code_bytes();
-    const uint32_t bytes = code_bytes<kType>(codes, column, v);
+    const uint32_t bytes = code_bytes<kType>(GlobalBytes{codes}, column, v);
     const ColumnScales scales = column_scales<kType>(panel, column, block);
     for (uint32_t i = 0; i < 4; ++i) {
       const auto code = static_cast<int8_t>(bytes >> (8 * i));

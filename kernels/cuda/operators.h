@@ -83,7 +83,7 @@ struct GatherRowsArgs {
 // A PackedMatrix's panels in device memory.
 struct DeviceMatrix {
   TensorType type = TensorType::kF32;
-  // Panel p at p * panel_bytes; see packed_format.h. 4-byte aligned, each panel too.
+  // Panel p at p * panel_bytes; see packed_format.h. 16-byte aligned, each panel too.
   const std::byte* panels = nullptr;
   size_t panel_bytes = 0;
   uint32_t outputs = 0;
@@ -127,7 +127,7 @@ struct MatmulArgs {
 
 // Twin: matmul_reference() with FMA.
 struct MatmulFloatsArgs {
-  DeviceMatrix w;            // F32, F16 or BF16; panels 16-byte aligned
+  DeviceMatrix w;            // F32, F16 or BF16
   const float* x = nullptr;  // (rows, w.inputs), rows x_stride floats apart
   float* y = nullptr;        // (rows, w.outputs), rows y_stride floats apart
   size_t x_stride = 0;

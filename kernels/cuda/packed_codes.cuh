@@ -15,11 +15,20 @@ SPILLWAY_DEVICE T read_as(const std::byte* from) {
   return *reinterpret_cast<const T*>(from);
 }
 
+// Packed bytes in global memory. Whoever brings them to shared memory has a type like it.
+struct GlobalBytes {
+  const std::byte* first;
+  SPILLWAY_DEVICE uint32_t word(size_t at) const { return read_as<uint32_t>(first + at); }
+  SPILLWAY_DEVICE uint16_t half(size_t at) const { return read_as<uint16_t>(first + at); }
+  SPILLWAY_DEVICE uint8_t byte(size_t at) const { return read_as<uint8_t>(first + at); }
+};
+
 // Bits [shift, shift + bits) of the codes of inputs 4v .. 4v + 3, from a plane of `bits`.
-template <uint32_t kBits>
-SPILLWAY_DEVICE uint32_t plane_word(const std::byte* plane, uint32_t column, uint32_t v) {
+template <uint32_t kBits, class Bytes>
+SPILLWAY_DEVICE uint32_t plane_word(const Bytes& codes, uint32_t plane, uint32_t column,
+                                    uint32_t v) {
   constexpr uint32_t kMask = 0x01010101u * ((1u << kBits) - 1);
-  const uint32_t word = read_as<uint32_t>(plane + v % kBits * kVectorBytes + 4 * column);
+  const uint32_t word = codes.word((plane + v % kBits) * kVectorBytes + 4 * column);
   return word >> (v / kBits * kBits) & kMask;
 }
 
@@ -48,13 +57,13 @@ SPILLWAY_DEVICE uint32_t iq4_nl_bytes(uint32_t codes) {
 
 // Inputs 4v .. 4v + 3 of a column's block as four signed bytes, the format's zero taken off.
 // `codes` is the block's.
-template <TensorType kType>
-SPILLWAY_DEVICE uint32_t code_bytes(const std::byte* codes, uint32_t column, uint32_t v) {
+template <TensorType kType, class Bytes>
+SPILLWAY_DEVICE uint32_t code_bytes(const Bytes& codes, uint32_t column, uint32_t v) {
   constexpr PackedFormat kFormat = packed_format(kType);
   constexpr uint32_t kLow = low_bits(kFormat.code_bits);
-  uint32_t word = plane_word<kLow>(codes, column, v);
+  uint32_t word = plane_word<kLow>(codes, 0, column, v);
   if constexpr (kFormat.code_bits > kLow) {
-    word |= plane_word<kFormat.code_bits - kLow>(codes + kLow * kVectorBytes, column, v) << kLow;
+    word |= plane_word<kFormat.code_bits - kLow>(codes, kLow, column, v) << kLow;
   }
   if constexpr (kFormat.is_table) return iq4_nl_bytes(word);
   if constexpr (kFormat.zero == 0) return word;
@@ -66,38 +75,44 @@ struct ColumnScales {
   float minimum[2];  // what is added
 };
 
-// As PackedMatrix::column_block().
-template <TensorType kType>
-SPILLWAY_DEVICE ColumnScales column_scales(const std::byte* panel, uint32_t column,
-                                           uint32_t block) {
+// As PackedMatrix::column_block(), from the scales of the block and the head above them.
+template <TensorType kType, class Bytes>
+SPILLWAY_DEVICE ColumnScales column_scales(const Bytes& scales, const Bytes& head,
+                                           uint32_t column) {
   constexpr PackedFormat kFormat = packed_format(kType);
-  const std::byte* scales = panel + kFormat.scale_offset(block);
-  const auto f16_at = [column](const std::byte* from) {
-    return f16_to_float(read_as<uint16_t>(from + 2 * column));
-  };
   ColumnScales out{};
   if constexpr (kFormat.scales == ScaleKind::kPlain || kFormat.scales == ScaleKind::kAffine) {
-    out.scale[0] = out.scale[1] = f16_at(scales);
-    if constexpr (kFormat.is_affine()) out.minimum[0] = out.minimum[1] = f16_at(scales + 32);
+    out.scale[0] = out.scale[1] = f16_to_float(scales.half(2 * column));
+    if constexpr (kFormat.is_affine()) {
+      out.minimum[0] = out.minimum[1] = f16_to_float(scales.half(32 + 2 * column));
+    }
   } else {
-    const std::byte* head = panel + kFormat.head_offset(block);
-    const float scale = f16_at(head);
+    const float scale = f16_to_float(head.half(2 * column));
+    float minimum = 0;
+    if constexpr (kFormat.is_affine()) minimum = f16_to_float(head.half(32 + 2 * column));
+    const uint32_t bytes[2] = {scales.byte(column), scales.byte(16 + column)};
     for (uint32_t half = 0; half < 2; ++half) {
-      const uint32_t byte = read_as<uint8_t>(scales + 16 * half + column);
       if constexpr (kFormat.scales == ScaleKind::kKAffine) {
-        const uint32_t first = read_as<uint8_t>(scales + column);
-        const uint32_t second = read_as<uint8_t>(scales + 16 + column);
-        out.scale[half] = scale * static_cast<float>(first);
-        out.minimum[half] = -(f16_at(head + 32) * static_cast<float>(second));
+        out.scale[half] = scale * static_cast<float>(bytes[0]);
+        out.minimum[half] = -(minimum * static_cast<float>(bytes[1]));
       } else if constexpr (kFormat.scales == ScaleKind::kKHalves) {
-        out.scale[half] = scale * static_cast<float>(static_cast<int8_t>(byte));
+        out.scale[half] = scale * static_cast<float>(static_cast<int8_t>(bytes[half]));
       } else {
-        out.scale[half] = scale * static_cast<float>(byte & 15);
-        out.minimum[half] = -(f16_at(head + 32) * static_cast<float>(byte >> 4));
+        out.scale[half] = scale * static_cast<float>(bytes[half] & 15);
+        out.minimum[half] = -(minimum * static_cast<float>(bytes[half] >> 4));
       }
     }
   }
   return out;
+}
+
+// The same from a panel in global memory.
+template <TensorType kType>
+SPILLWAY_DEVICE ColumnScales column_scales(const std::byte* panel, uint32_t column,
+                                           uint32_t block) {
+  constexpr PackedFormat kFormat = packed_format(kType);
+  return column_scales<kType>(GlobalBytes{panel + kFormat.scale_offset(block)},
+                              GlobalBytes{panel + kFormat.head_offset(block)}, column);
 }
 
 template <TensorType kType>

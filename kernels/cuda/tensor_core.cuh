@@ -68,13 +68,21 @@ SPILLWAY_DEVICE void load_matrices_transposed(uint32_t (&out)[4], const Shared<u
 
 // cp.async of 16 aligned bytes to shared memory, past L1; zeros where not valid (`from` is not read
 // then). Not to be touched until this thread has waited for its group, nor by others before a
-// barrier after that.
+// barrier after that. Of 4 bytes too, through L1.
 template <class T>
 SPILLWAY_DEVICE void copy_async_16(const Shared<T>& to, size_t index, const void* from,
                                    bool valid = true) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
                :
                : "r"(to.address(index)), "l"(__cvta_generic_to_global(from)), "r"(valid ? 16 : 0)
+               : "memory");
+}
+template <class T>
+SPILLWAY_DEVICE void copy_async_4(const Shared<T>& to, size_t index, const void* from,
+                                  bool valid = true) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;"
+               :
+               : "r"(to.address(index)), "l"(__cvta_generic_to_global(from)), "r"(valid ? 4 : 0)
                : "memory");
 }
 SPILLWAY_DEVICE void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }

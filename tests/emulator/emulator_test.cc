@@ -313,6 +313,26 @@ TEST(EmulatorTest, asynchronous_copies_land_when_waited_for) {
                                             fetch_kernel, kOneBlock, in, out.data(), false);
 }
 
+void fetch_words_kernel(const float* in, float* out, bool waits) {
+  SPILLWAY_SHARED(float, row, 64);
+  copy_async_4(row, thread_index(), in + thread_index(), thread_index() != 1);
+  commit_copies();
+  if (waits) wait_copies<0>();
+  sync_threads();
+  out[thread_index()] = row[63 - thread_index()];
+}
+
+TEST(EmulatorTest, asynchronous_copies_of_single_words_land_when_waited_for) {
+  std::vector<float> in(64), out(64);
+  for (size_t i = 0; i < 64; ++i) in[i] = static_cast<float>(i + 1);
+  expect_good<const float*, float*, bool>(fetch_words_kernel, kOneBlock, in.data(), out.data(),
+                                          true);
+  for (size_t t = 0; t < 64; ++t) EXPECT_EQ(out[t], t == 62 ? 0.0f : static_cast<float>(64 - t));
+  expect_defect<const float*, float*, bool>(DefectKind::kPendingCopy, "has yet to fill",
+                                            fetch_words_kernel, kOneBlock, in.data(), out.data(),
+                                            false);
+}
+
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer)
 void read_global_kernel(const float* in) {

@@ -143,6 +143,12 @@ void copy_async_16(const Shared<T>& to, size_t index, const void* from, bool val
   if (!to.within(index, 16, site)) return;
   emulator::this_thread().issue_copy({to.byte_offset(index), valid ? from : nullptr, 16}, site);
 }
+template <class T>
+void copy_async_4(const Shared<T>& to, size_t index, const void* from, bool valid = true,
+                  const Site& site = Site::current()) {
+  if (!to.within(index, 4, site)) return;
+  emulator::this_thread().issue_copy({to.byte_offset(index), valid ? from : nullptr, 4}, site);
+}
 inline void commit_copies() { emulator::this_thread().commit_copies(); }
 template <int kPending>
 void wait_copies() {

@@ -15,7 +15,8 @@ import sys
 HOT = {
     "attention_split_kernel": 64,  # four blocks of 256 threads
     "attention_merge_kernel": 128,
-    "matmul_kernel": 128,
+    "matmul_few_kernel": 128,
+    "matmul_many_kernel": 128,  # two blocks of 256 threads
     "matmul_floats_kernel": 128,
     "argmax_kernel": 64,  # one block of 1,024 threads
     "soft_cap_kernel": 64,

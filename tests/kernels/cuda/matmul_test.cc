@@ -6,42 +6,11 @@
 
 #include <cmath>
 
-#include "kernels/activations.h"
-#include "kernels/cpu_level.h"
 #include "kernels/cuda/matmul_floats.cuh"
-#include "kernels/matmul.h"
-#include "tests/kernels/cuda/emulated.h"
-#include "tests/kernels/random_tensor.h"
+#include "tests/kernels/cuda/matmul_fixture.h"
 
 namespace spillway::kernels::cuda {
 namespace {
-
-// Activations as a GPU keeps them.
-struct RoundedRows {
-  RoundedRows(uint32_t rows_in, uint32_t inputs_in)
-      : rows(rows_in),
-        inputs(inputs_in),
-        values(size_t{rows_in} * inputs_in),
-        scales(values.size() / 32, kPoison),
-        scaled_sums(scales),
-        half_scaled_sums(2 * scales.size(), kPoison) {}
-  DeviceActivations view() {
-    return {
-        rows, inputs, values.data(), scales.data(), scaled_sums.data(), half_scaled_sums.data()};
-  }
-
-  uint32_t rows, inputs;
-  std::vector<int8_t> values;
-  std::vector<float> scales, scaled_sums, half_scaled_sums;
-};
-
-RoundedRows rounded_on_gpu(GuardedRows& x) {
-  RoundedRows out(x.rows(), static_cast<uint32_t>(x.n()));
-  emulator::Launcher launch;
-  quantize(launch, {.x = x.data(), .x_stride = x.stride(), .to = out.view()});
-  expect_no_defects(launch);
-  return out;
-}
 
 TEST(CudaMatmulTest, activations_round_as_on_the_cpu) {
   for (const uint32_t rows : {0u, 1u, 3u}) {
@@ -69,11 +38,6 @@ TEST(CudaMatmulTest, activations_round_as_on_the_cpu) {
   }
 }
 
-DeviceMatrix on_device(const PackedMatrix& w) {
-  const auto [outputs, inputs] = w.shape();
-  return {w.type(), w.panel(0), w.bytes() / w.panels(), outputs, inputs};
-}
-
 GuardedRows product_on_gpu(const PackedMatrix& w, GuardedRows& x) {
   const uint32_t outputs = w.shape().outputs;
   GuardedRows y(x.rows(), outputs, outputs + 5, 0);
@@ -84,29 +48,6 @@ GuardedRows product_on_gpu(const PackedMatrix& w, GuardedRows& x) {
   expect_no_defects(launch);
   return y;
 }
-
-class CudaMatmulTypeTest : public testing::TestWithParam<TensorType> {
- protected:
-  void SetUp() override {
-    level_ = available_cpu_levels().back();
-    if (level_ == CpuLevel::kBaseline) GTEST_SKIP() << "the twin needs FMA";
-  }
-  PackedMatrix random_matrix(uint32_t outputs, uint32_t inputs) const {
-    const auto file = random_rows(GetParam(), outputs, inputs, outputs + inputs);
-    return PackedMatrix::pack(level_, GetParam(), file.data(), {outputs, inputs});
-  }
-  GuardedRows expected(const PackedMatrix& w, GuardedRows& x) const {
-    const auto [outputs, inputs] = w.shape();
-    GuardedRows y(x.rows(), outputs, outputs + 5, 0);
-    y.poison();
-    const ActivationBuffer buffer(level_, size_t{x.rows()} * inputs + 32);
-    const Activations view = buffer.view(x.data(), x.stride(), x.rows(), inputs);
-    quantize_rows(view, 0, x.rows());
-    matmul_reference(w, view, 0, outputs, y.data(), y.stride());
-    return y;
-  }
-  CpuLevel level_ = CpuLevel::kBaseline;
-};
 
 TEST_P(CudaMatmulTypeTest, every_number_of_rows_gives_the_bits_of_the_plain_twin) {
   const uint32_t unit = block_elements(GetParam());
@@ -138,11 +79,7 @@ TEST_P(CudaMatmulTypeTest, a_row_with_a_nan_is_nan_and_leaves_the_others_alone) 
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, CudaMatmulTypeTest,
-                         testing::Values(TensorType::kQ4_0, TensorType::kQ4_1, TensorType::kQ5_0,
-                                         TensorType::kQ5_1, TensorType::kQ8_0, TensorType::kQ2_K,
-                                         TensorType::kQ3_K, TensorType::kQ4_K, TensorType::kQ5_K,
-                                         TensorType::kQ6_K, TensorType::kIq4Nl),
+INSTANTIATE_TEST_SUITE_P(Types, CudaMatmulTypeTest, testing::ValuesIn(kQuantisedTypes),
                          [](const auto& type) { return tensor_type_name(type.param); });
 
 class CudaMatmulFloatsTest : public CudaMatmulTypeTest {};
