@@ -1,10 +1,19 @@
-// The two launches of decode attention: splits, then their merge in ascending order.
+// The launches of attention: tiles of queries that share pages; for the other queries each split
+// by itself; then the merge in ascending order of what was not whole. One order for all of it
+// (attention.h), so that a row's bits say nothing of how it was computed: prefill, decode and
+// shared prefixes agree, and agree with the CPU.
+//
+// That is why all of it multiplies in f32. Tensor cores sum the products of a step in an order
+// that PTX leaves open and that differs from one generation to the next: they would take a tree of
+// their own, in decode too, that no CPU has, and pages computed on the one could not be gone on
+// with on the other.
 //
 // Sketch of the merge, H200: 64 streams of 32 heads at 8k (16 splits of 128 floats) read 17 MB, 3.5
 // us beside 450 of the splits.
 #pragma once
 
 #include "kernels/cuda/attention_split.cuh"
+#include "kernels/cuda/attention_tile.cuh"
 
 namespace spillway::kernels::cuda {
 
@@ -50,22 +59,38 @@ auto attention_splits(Launcher& launch, const AttentionArgs& args) {
   });
 }
 
-// Enqueues both. REQUIRES: scratch for query_count * heads * splits_max splits; head_dim even.
 template <class Launcher>
-auto attention(Launcher& launch, const AttentionArgs& args) {
+auto own_splits(Launcher& launch, const AttentionArgs& args) {
   const uint32_t group = args.heads / args.kv.layout.kv_heads;
-  if (group == 1) {
-    attention_splits<1>(launch, args);
-  } else if (group == 2) {
-    attention_splits<2>(launch, args);
-  } else if (group <= 4) {
-    attention_splits<4>(launch, args);
-  } else {
-    attention_splits<8>(launch, args);
-  }
+  if (group == 1) return attention_splits<1>(launch, args);
+  if (group == 2) return attention_splits<2>(launch, args);
+  if (group <= 4) return attention_splits<4>(launch, args);
+  return attention_splits<8>(launch, args);
+}
+
+template <class Launcher>
+auto merge_splits(Launcher& launch, const AttentionArgs& args) {
   return launch(attention_merge_kernel,
                 LaunchShape{.grid = {args.heads, args.query_count, 1}, .threads = kMergeThreads},
                 args);
+}
+
+// Enqueues both. REQUIRES: scratch for query_count * heads * splits_max splits; head_dim even.
+template <class Launcher>
+auto attention(Launcher& launch, const AttentionArgs& args) {
+  own_splits(launch, args);
+  return merge_splits(launch, args);
+}
+
+// The same with tiles first. REQUIRES: scratch for all but the whole queries.
+template <class Launcher>
+auto tiled_attention(Launcher& launch, const TiledAttentionArgs& args) {
+  attention_tiles(launch, args);
+  AttentionArgs part = args.rows;
+  part.query_count = args.rows.query_count - args.tiled_queries;
+  own_splits(launch, part);
+  part.query_count = args.rows.query_count - args.whole_queries;
+  return merge_splits(launch, part);
 }
 
 }  // namespace spillway::kernels::cuda

@@ -205,7 +205,10 @@ SPILLWAY_KERNEL void attention_split_kernel(AttentionArgs args) {
   const KvGroupLayout& layout = args.kv.layout;
   const Shared<float> q = dynamic_shared<float>(0, kHeads * layout.head_dim);
   const DeviceQuery query = args.queries[block_index().z];
-  if (block_index().x >= splits_seen(layout, query.position)) return;
+  if (block_index().x < query.first_own_split ||
+      block_index().x >= splits_seen(layout, query.position)) {
+    return;
+  }
   const uint32_t seen_first = first_token_seen(layout, query.position);
   const uint32_t split = seen_first / kAttentionSplitTokens + block_index().x;
   const uint32_t group = args.heads / layout.kv_heads;

@@ -189,7 +189,20 @@ constexpr uint32_t pages_touched(const DeviceSequence& sequence, uint32_t page_t
 struct DeviceQuery {
   const PageId* table = nullptr;  // a page for every token that the row sees
   uint32_t position = 0;
-  uint32_t row = 0;  // in q and out
+  uint32_t row = 0;              // in q and out
+  uint32_t first_own_split = 0;  // of the seen ones: tiles compute those before it
+};
+
+// Queries that attend together, over splits whose pages they share: the next rows of one sequence,
+// or rows of several that begin alike. attention_tiles.h makes them.
+struct DeviceTile {
+  uint32_t first_query = 0;  // of the queries; its table is read for all
+  uint32_t query_count = 0;  // at most tile_queries()
+  uint32_t first_split = 0;  // absolute; of the seen ones, of any of the queries
+  uint32_t splits = 0;
+  uint32_t position_min = 0;  // of the queries
+  uint32_t position_max = 0;
+  bool whole = false;  // these are all the splits that the queries see: no merge is left
 };
 
 // Twin: reference::attend() with FMA.
@@ -209,6 +222,33 @@ struct AttentionArgs {
   float* partial_sums = nullptr;  // (query, head, split, {maximum, sum})
   float* partial_outs = nullptr;  // (query, head, split, head_dim), 8-byte aligned
 };
+
+// The same, with tiles. Queries stand in this order: those with splits of their own; then those
+// that tiles compute, but leave to be merged; then those that whole tiles compute, which need no
+// scratch. Apart from AttentionArgs because the registers of the kernel for single queries hang on
+// the size of what it is given.
+struct TiledAttentionArgs {
+  AttentionArgs rows;
+  const DeviceTile* tiles = nullptr;  // (tile_count), in device memory. REQUIRES: tiles_take()
+  uint32_t tile_count = 0;
+  uint32_t tiled_queries = 0;  // the last of the queries, which have no splits of their own
+  uint32_t whole_queries = 0;  // the last of those
+};
+
+// Whether tiles can be made of pages of this layout.
+constexpr bool tiles_take(const KvGroupLayout& layout) {
+  return layout.head_dim % 8 == 0 && layout.head_dim <= 256;
+}
+
+// Rows (query, head of the group) of a tile, and the queries and heads that make them.
+constexpr uint32_t tile_rows(uint32_t head_dim) { return head_dim <= 128 ? 64 : 32; }
+constexpr uint32_t tile_heads(const KvGroupLayout& layout, uint32_t heads) {
+  const uint32_t group = heads / layout.kv_heads;
+  return group < tile_rows(layout.head_dim) ? group : tile_rows(layout.head_dim);
+}
+constexpr uint32_t tile_queries(const KvGroupLayout& layout, uint32_t heads) {
+  return tile_rows(layout.head_dim) / tile_heads(layout, heads);
+}
 
 // The first token that a query at `position` sees.
 constexpr uint32_t first_token_seen(const KvGroupLayout& layout, uint32_t position) {
@@ -236,5 +276,6 @@ int soft_cap(CUstream_st* stream, const SoftCapArgs& args);
 int argmax(CUstream_st* stream, const ArgmaxArgs& args);
 int write_kv(CUstream_st* stream, const WriteKvArgs& args);
 int attention(CUstream_st* stream, const AttentionArgs& args);
+int tiled_attention(CUstream_st* stream, const TiledAttentionArgs& args);
 
 }  // namespace spillway::kernels::cuda

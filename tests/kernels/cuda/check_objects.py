@@ -14,6 +14,7 @@ import sys
 # Kernel: the most registers with which the blocks that its sketch counts on fit an SM.
 HOT = {
     "attention_split_kernel": 64,  # four blocks of 256 threads
+    "attention_tile_kernel": 128,  # two blocks of 256 threads
     "attention_merge_kernel": 128,
     "matmul_few_kernel": 128,
     "matmul_many_kernel": 128,  # two blocks of 256 threads
