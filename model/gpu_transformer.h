@@ -49,6 +49,8 @@ class GpuTransformer final : public Runner {
   void bind_pages(std::vector<std::byte*> base) override { forward_->bind_pages(base); }
   uint32_t batch_tokens_max() const override { return options_.batch_tokens_max; }
   uint32_t rows_together_max() const override { return tile_rows_; }
+  // Behind a gate nothing runs, and a stream of CUDA's holds about a thousand launches before it
+  // blocks who enqueues: a caller who is to open the gate himself must know that they are fewer.
   void enqueue(const StepBatch& batch, StepResult& result) override;
   // Draws. An operator that could not be enqueued is the result's failure.
   void collect(const StepBatch& batch, StepResult& result) override;

@@ -71,7 +71,9 @@ Result<> Gpu::make_streams() {
 // Of a device that is lost the driver keeps its memory until it is told that nobody wants it.
 Gpu::~Gpu() {
   for (auto& stream : streams_) stream.reset();
-  if (parts_->health->lost()) cudaDeviceReset();
+  if (!parts_->health->lost()) return;
+  cudaSetDevice(parts_->health->device());  // the thread's own may be another, which is well
+  cudaDeviceReset();
 }
 
 Error no_gpu(const std::string& why) { return {ErrorCode::kUnavailable, "no GPU to use: " + why}; }

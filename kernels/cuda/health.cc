@@ -16,6 +16,8 @@ bool Health::ok(cudaError_t error, const char* call) {
                    "GPU " + std::to_string(device_) + " has failed: " + error_text(call, error)};
   if (open_gates_) open_gates_();
   // What was enqueued before may still run, and write where its owners would put something else.
+  // It is this device that is waited for, whichever is the thread's own.
+  cudaSetDevice(device_);
   lost_ = cudaDeviceSynchronize() != cudaSuccess;
   return false;
 }

@@ -157,6 +157,12 @@ cudaError_t SimulatedCuda::wait_for(const char* call, cudaStream_t stream) {
   return kept_error();
 }
 
+void SimulatedCuda::check_current(const char* call, int device) {
+  const bool other =
+      std::any_of(order_.begin(), order_.end(), [=](auto one) { return one->device() != device; });
+  if (other) report(std::string(call) + " is for another device than the streams'");
+}
+
 void SimulatedCuda::reset() {
   streams_.clear();
   order_.clear();

@@ -87,6 +87,8 @@ class SimulatedCuda {
   bool check_copy(const char* call, const void* at, size_t bytes);
   // Waits for one stream, or all (null). What would wait for ever is reported.
   cudaError_t wait_for(const char* call, cudaStream_t stream);
+  // A call for the thread's own device is meant for the one that has the streams.
+  void check_current(const char* call, int device);
   void check_unused(const char* call, const void* at, size_t bytes);
   void reset();
   cudaError_t kept_error() const {

@@ -91,10 +91,10 @@ cudaError_t cudaGetDeviceCount(int* count) {
 }
 
 cudaError_t cudaSetDevice(int device) {
-  if (const cudaError_t error = cuda().begin("cudaSetDevice"); error != cudaSuccess) return error;
+  const cudaError_t error = cuda().begin("cudaSetDevice");
   if (device < 0 || device >= cuda().options().devices) return cudaErrorInvalidDevice;
-  this_threads_device = device;
-  return cudaSuccess;
+  this_threads_device = device;  // also where an error of before is returned
+  return error;
 }
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* about, int device) {
@@ -110,12 +110,14 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* about, int device) {
 
 cudaError_t cudaDeviceSynchronize() {
   const cudaError_t error = cuda().begin("cudaDeviceSynchronize", Waits::kForTheGpu);
+  cuda().check_current("cudaDeviceSynchronize", this_threads_device);
   if (error != cudaSuccess && cuda().kept_error() == cudaSuccess) return error;
   return cuda().wait_for("cudaDeviceSynchronize", nullptr);
 }
 
 cudaError_t cudaDeviceReset() {
   const cudaError_t error = cuda().begin("cudaDeviceReset", Waits::kForTheGpu);
+  cuda().check_current("cudaDeviceReset", this_threads_device);
   if (error != cudaSuccess && cuda().kept_error() == cudaSuccess) return error;
   cuda().reset();
   return cudaSuccess;

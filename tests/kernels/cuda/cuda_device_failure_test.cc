@@ -211,6 +211,25 @@ TEST(CudaDeviceFailure, after_a_lost_device_another_can_be_made) {
   EXPECT_EQ(std::memcmp(staging.data + kPage, host.data, kPage), 0);
 }
 
+// What ends is this device, whichever the thread works with at the time.
+TEST(CudaDeviceFailure, another_device_of_the_thread_is_left_alone) {
+  CudaMachine machine({.devices = 2});
+  CudaDevice& lost = *machine.make_device();
+  const DeviceMemory there = *lost.allocate(kPage);
+  const DeviceMemory host = *lost.allocate_host(kPage);
+  const auto event = lost.make_event();
+  machine.cuda.fail_operation(cudaErrorIllegalAddress);
+  lost.copy_in().copy(there.data, host.data, kPage);
+  lost.copy_in().record(*event);
+  cudaSetDevice(1);
+  machine.await(*event);
+  ASSERT_NE(lost.failure(), nullptr);
+  cudaSetDevice(1);
+  machine.device.reset();
+  EXPECT_THAT(machine.cuda.take_misuse(), testing::IsEmpty());
+  cudaSetDevice(0);
+}
+
 // A call that is refused leaves operations that run: they have ended when the device has, so that
 // nobody's memory changes behind its back.
 TEST(CudaDeviceFailure, nothing_runs_any_more_once_the_device_has_failed) {
