@@ -87,8 +87,7 @@ Task<> StepLoop::run() {
       admission_paused_ = true;
       continue;
     }
-    outbox_.deliver();
-    publish();
+    tell();
     if (shutting_down_ && requests_.empty()) {
       held_.clear();
       break;
@@ -107,8 +106,7 @@ Task<> StepLoop::run_step() {
   trace_.engine("plan");
   parts_.runner.enqueue(batch_, result_);
   parts_.device.compute().record(*step_done_);
-  outbox_.deliver();  // while the device computes
-  publish();
+  tell();  // while the device computes
   trace_.engine("deliver");
   co_await step_done_->wait();
   parts_.runner.collect(batch_, result_);
@@ -131,8 +129,7 @@ Task<> StepLoop::run_step() {
 
 // Nothing can run now.
 Task<> StepLoop::rest() {
-  outbox_.deliver();
-  publish();
+  tell();
   co_await wait_for_command();
 }
 
@@ -375,6 +372,12 @@ void StepLoop::take_samples(LiveSequence& sequence, const std::vector<model::Sam
       wait_again(*choices[i]);
     }
   }
+}
+
+// Who has his answer finds it in the counters too.
+void StepLoop::tell() {
+  publish();
+  outbox_.deliver();
 }
 
 void StepLoop::publish() {

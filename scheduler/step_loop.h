@@ -194,6 +194,7 @@ class StepLoop {
   void control_thrash();
   void measure_step();
 
+  void tell();
   void publish();
 
   const EngineOptions options_;

@@ -3,9 +3,14 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <condition_variable>
+#include <functional>
+#include <future>
 #include <mutex>
+#include <string>
 #include <thread>
+#include <utility>
 
 #include "kernels/cpu_device.h"
 #include "runtime/prng.h"
@@ -106,6 +111,33 @@ TEST_F(EngineTest, requests_from_many_threads_all_end_and_leave_nothing_behind) 
   std::unique_lock lock(mutex);
   cleared.wait(lock, [&] { return done; });
   for (const PoolStats& pool : engine->stats().pools) EXPECT_EQ(pool.free, pool.capacity);
+}
+
+// Looks at the counters when it has its answer, as a client does with /metrics.
+class CountingSink final : public OutputSink {
+ public:
+  explicit CountingSink(std::function<EngineStats()> stats) : stats_(std::move(stats)) {}
+  void on_output(Output output) override {
+    if (output.done) seen_.set_value(stats_());
+  }
+  EngineStats wait() { return seen_.get_future().get(); }
+
+ private:
+  const std::function<EngineStats()> stats_;
+  std::promise<EngineStats> seen_;
+};
+
+TEST_F(EngineTest, who_has_his_answer_finds_it_in_the_counters) {
+  auto engine = start({});
+  for (uint64_t i = 0; i < 3; ++i) {
+    Request request = request_of(i, 40, 0);
+    request.pin = PinOrder{.id = std::to_string(i), .ttl = std::chrono::seconds(60)};
+    auto sink = std::make_shared<CountingSink>([&] { return engine->stats(); });
+    ASSERT_TRUE(engine->submit(std::move(request), sink).has_value());
+    const EngineStats stats = sink->wait();
+    EXPECT_EQ(stats.pins, i + 1);
+    EXPECT_EQ(stats.running, 0u);
+  }
 }
 
 // case A7
