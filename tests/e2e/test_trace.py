@@ -77,13 +77,15 @@ class Timeline(unittest.TestCase):
         steps = spans(self.trace, "steps")
         self.assertGreater(sum(step["args"]["decoding"] for step in steps), 20)
         self.assertTrue(any(overlap(read, step) > 0 for read in reads for step in steps))
-        # The layers of a step lie in it, one after the other.
+        # The layers of a step lie in it, one after the other, and are most of it where nothing else
+        # ran on the machine.
         layers = spans(self.trace, "compute stream")
         self.assertEqual({layer["args"]["layer"] for layer in layers if layer["name"] == "layer"},
                          set(range(30)))
-        step = max(steps, key=lambda step: step["dur"])
-        inside = [layer for layer in layers if overlap(layer, step) > 0]
-        self.assertGreater(sum(layer["dur"] for layer in inside), 0.8 * step["dur"])
+        shares = [sum(layer["dur"] for layer in layers if overlap(layer, step) > 0) / step["dur"]
+                  for step in steps]
+        self.assertGreater(max(shares), 0.8)
+        self.assertLess(max(shares), 1.01)
 
     def test_each_request_shows_what_it_waited_for(self):
         rows = {}
