@@ -9,7 +9,6 @@
 #include <atomic>
 #include <chrono>
 #include <cmath>
-#include <condition_variable>
 #include <cstdio>
 #include <cstring>
 #include <mutex>
@@ -25,52 +24,15 @@
 #include "runtime/prng.h"
 #include "scheduler/engine.h"
 #include "tests/same_bits/settings.h"
+#include "tests/scheduler/answer_sink.h"
 
 namespace spillway::same_bits {
 namespace {
 
 constexpr uint32_t kOutputTokens = 8;
 
-struct Answer {
-  std::vector<model::TokenId> tokens;
-  std::vector<float> logprobs;  // drawn token, then the five most likely, for each token
-  uint32_t cached_tokens = 0;
-  uint32_t preemptions = 0;
-
-  bool same_bits(const Answer& other) const {
-    return tokens == other.tokens && logprobs.size() == other.logprobs.size() &&
-           std::memcmp(logprobs.data(), other.logprobs.data(), logprobs.size() * sizeof(float)) ==
-               0;
-  }
-};
-
-class Sink final : public scheduler::OutputSink {
- public:
-  void on_output(scheduler::Output output) override {
-    const std::lock_guard lock(mutex_);
-    for (const scheduler::OutputToken& token : output.tokens) {
-      answer_.tokens.push_back(token.token);
-      answer_.logprobs.push_back(token.logprob);
-      for (const model::TokenLogprob& top : token.top) answer_.logprobs.push_back(top.logprob);
-    }
-    if (!output.done) return;
-    answer_.cached_tokens = output.usage.cached_tokens;
-    answer_.preemptions = output.usage.preemptions;
-    done_ = true;
-    changed_.notify_all();
-  }
-  Answer wait() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return done_; });
-    return answer_;
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  Answer answer_;
-  bool done_ = false;
-};
+using scheduler::Answer;
+using scheduler::AnswerSink;
 
 using Prompt = std::vector<model::TokenId>;
 
@@ -111,7 +73,7 @@ class Bench {
 
   // One answer per prompt.
   std::vector<Answer> run(const std::vector<Prompt>& prompts, bool seeded) {
-    std::vector<std::shared_ptr<Sink>> sinks;
+    std::vector<std::shared_ptr<AnswerSink>> sinks;
     for (size_t i = 0; i < prompts.size(); ++i) {
       warm_up(prompts[i], i);
       sinks.push_back(submit(prompts[i], kOutputTokens, seeded));
@@ -133,7 +95,7 @@ class Bench {
     submit(prefix, 0, false)->wait();
   }
 
-  std::shared_ptr<Sink> submit(const Prompt& prompt, uint32_t max_tokens, bool seeded) {
+  std::shared_ptr<AnswerSink> submit(const Prompt& prompt, uint32_t max_tokens, bool seeded) {
     scheduler::Request request;
     request.prompt = prompt;
     request.stop.max_tokens = max_tokens;
@@ -141,7 +103,7 @@ class Bench {
     request.logprobs = 5;
     request.sampling.temperature = seeded ? 1.0f : 0.0f;
     request.sampling.seed = 4711;
-    auto sink = std::make_shared<Sink>();
+    auto sink = std::make_shared<AnswerSink>();
     static_cast<void>(engine_->submit(std::move(request), sink).value());
     return sink;
   }
@@ -189,12 +151,12 @@ class Comparison {
     std::printf("%-72s %5.1f s\n", setting.name().c_str(), time.count());
     const std::vector<Answer>& expected = setting.seeded ? seeded_ : greedy_;
     for (size_t i = 0; i < prompts_.size(); ++i) {
-      cached_ += got[i].cached_tokens;
-      preemptions_ += got[i].preemptions;
-      if (expected[i].same_bits(got[i])) continue;
+      cached_ += got[i].usage.cached_tokens;
+      preemptions_ += got[i].usage.preemptions;
+      if (expected[i].choices == got[i].choices) continue;
       ++different_;
       std::printf("  prompt %zu (%zu tokens, %u cached) differs\n", i, prompts_[i].size(),
-                  got[i].cached_tokens);
+                  got[i].usage.cached_tokens);
     }
     std::fflush(stdout);
   }

@@ -14,41 +14,11 @@
 
 #include "kernels/cpu_device.h"
 #include "runtime/prng.h"
+#include "tests/scheduler/answer_sink.h"
 #include "tests/sim/fake_model.h"
 
 namespace spillway::scheduler {
 namespace {
-
-class WaitingSink final : public OutputSink {
- public:
-  void on_output(Output output) override {
-    const std::lock_guard lock(mutex_);
-    tokens_ += static_cast<uint32_t>(output.tokens.size());
-    if (output.finish) finish_ = *output.finish;
-    if (output.done) {
-      usage_ = output.usage;
-      done_ = true;
-      changed_.notify_all();
-    }
-  }
-  Usage wait() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return done_; });
-    return usage_;
-  }
-  FinishReason finish() {
-    const std::lock_guard lock(mutex_);
-    return finish_;
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool done_ = false;
-  uint32_t tokens_ = 0;
-  FinishReason finish_ = FinishReason::kError;
-  Usage usage_;
-};
 
 Request request_of(uint64_t seed, uint32_t length, uint32_t max_tokens) {
   Request request;
@@ -84,13 +54,13 @@ TEST_F(EngineTest, requests_from_many_threads_all_end_and_leave_nothing_behind) 
   for (uint64_t t = 0; t < 8; ++t) {
     threads.emplace_back([&, t] {
       for (uint64_t i = 0; i < 12; ++i) {
-        auto sink = std::make_shared<WaitingSink>();
+        auto sink = std::make_shared<AnswerSink>();
         const auto id = engine->submit(request_of(t % 3, 40 + 10 * (i % 5), 20), sink);
         ASSERT_TRUE(id.has_value());
         if (i % 4 == 3) engine->cancel(*id);
-        const Usage usage = sink->wait();
-        if (sink->finish() == FinishReason::kLength) {
-          ASSERT_EQ(usage.completion_tokens, 20u);
+        const Answer answer = sink->wait();
+        if (answer.finish == FinishReason::kLength) {
+          ASSERT_EQ(answer.usage.completion_tokens, 20u);
         }
         static_cast<void>(engine->stats());
       }
@@ -143,21 +113,22 @@ TEST_F(EngineTest, who_has_his_answer_finds_it_in_the_counters) {
 // case A7
 TEST_F(EngineTest, a_prompt_longer_than_the_context_is_refused_with_both_counts) {
   auto engine = start({.context_tokens_max = 100});
-  const auto id = engine->submit(request_of(1, 100, 1), std::make_shared<WaitingSink>());
+  const auto id = engine->submit(request_of(1, 100, 1), std::make_shared<AnswerSink>());
   ASSERT_TRUE(id.has_error());
   EXPECT_NE(id.error().message.find("100 tokens"), std::string::npos);
-  auto sink = std::make_shared<WaitingSink>();
+  auto sink = std::make_shared<AnswerSink>();
   ASSERT_TRUE(engine->submit(request_of(1, 99, 50), sink).has_value());
-  EXPECT_EQ(sink->wait().completion_tokens, 1u);
-  EXPECT_EQ(sink->finish(), FinishReason::kLength);
+  const Answer answer = sink->wait();
+  EXPECT_EQ(answer.usage.completion_tokens, 1u);
+  EXPECT_EQ(answer.finish, FinishReason::kLength);
 }
 
 TEST_F(EngineTest, more_requests_than_may_wait_are_refused_and_the_others_go_on) {
   auto engine = start({.sequences_max = 2, .waiting_max = 3});
-  std::vector<std::shared_ptr<WaitingSink>> sinks;
+  std::vector<std::shared_ptr<AnswerSink>> sinks;
   uint32_t refused = 0;
   for (uint64_t i = 0; i < 200; ++i) {
-    auto sink = std::make_shared<WaitingSink>();
+    auto sink = std::make_shared<AnswerSink>();
     const auto id = engine->submit(request_of(i, 500, 100), sink);
     if (id.has_value()) {
       sinks.push_back(sink);
@@ -167,20 +138,19 @@ TEST_F(EngineTest, more_requests_than_may_wait_are_refused_and_the_others_go_on)
     }
   }
   EXPECT_GT(refused, 0u);
-  for (const auto& sink : sinks) EXPECT_EQ(sink->wait().completion_tokens, 100u);
+  for (const auto& sink : sinks) EXPECT_EQ(sink->wait().usage.completion_tokens, 100u);
 }
 
 TEST_F(EngineTest, stopping_ends_open_requests_as_cancelled) {
   auto engine = start({});
-  std::vector<std::shared_ptr<WaitingSink>> sinks;
+  std::vector<std::shared_ptr<AnswerSink>> sinks;
   for (uint64_t i = 0; i < 20; ++i) {
-    sinks.push_back(std::make_shared<WaitingSink>());
+    sinks.push_back(std::make_shared<AnswerSink>());
     ASSERT_TRUE(engine->submit(request_of(i, 300, 1500), sinks.back()).has_value());
   }
   engine.reset();
   for (const auto& sink : sinks) {
-    sink->wait();
-    EXPECT_EQ(sink->finish(), FinishReason::kCancelled);
+    EXPECT_EQ(sink->wait().finish, FinishReason::kCancelled);
   }
 }
 

@@ -2,12 +2,10 @@
 // are those over the CPU's, bit for bit, and a failed operator ends the requests of its step alone.
 #include <gtest/gtest.h>
 
-#include <bit>
-#include <cstdlib>
-#include <filesystem>
-#include <future>
-#include <map>
+#include <memory>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "kernels/cpu_device.h"
 #include "model/gpu_transformer.h"
@@ -16,62 +14,11 @@
 #include "tests/kernels/cuda/emulated_stream.h"
 #include "tests/model/tiny_models.h"
 #include "tests/model/toy_vocabulary.h"
+#include "tests/scheduler/answer_sink.h"
+#include "tests/temporary_folder.h"
 
 namespace spillway::scheduler {
 namespace {
-
-struct Choice {
-  std::vector<model::TokenId> tokens;
-  std::vector<uint32_t> logprobs;  // bits: of the drawn token, then of the most likely, for each
-
-  bool operator==(const Choice&) const = default;
-};
-
-struct Answer {
-  std::map<uint32_t, Choice> choices;
-  FinishReason finish = FinishReason::kStop;
-  std::string error;
-  Usage usage;
-};
-
-class Sink final : public OutputSink {
- public:
-  void on_output(Output output) override {
-    Choice& choice = answer_.choices[output.choice];
-    const auto add = [&](float logprob) {
-      choice.logprobs.push_back(std::bit_cast<uint32_t>(logprob));
-    };
-    for (const OutputToken& token : output.tokens) {
-      choice.tokens.push_back(token.token);
-      add(token.logprob);
-      for (const model::TokenLogprob& top : token.top) add(top.logprob);
-    }
-    if (output.finish) answer_.finish = *output.finish;
-    if (!output.error.empty()) answer_.error = output.error;
-    if (!output.done) return;
-    answer_.usage = output.usage;
-    done_.set_value(answer_);
-  }
-  Answer wait() { return done_.get_future().get(); }
-
- private:
-  Answer answer_;
-  std::promise<Answer> done_;
-};
-
-class Directory {
- public:
-  Directory() {
-    std::string name = (std::filesystem::temp_directory_path() / "spillway-XXXXXX").string();
-    CHECK(mkdtemp(name.data()) != nullptr);
-    path_ = name;
-  }
-  ~Directory() { std::filesystem::remove_all(path_); }
-  std::string path() const { return path_.string(); }
-
- private:
-  std::filesystem::path path_;
-};
 
 enum class Kind { kCpu, kGpu };
 
@@ -110,14 +57,14 @@ class Served {
     engine_ = Engine::start(options, *runner_, *device_, *tokenizer_).value();
   }
 
-  std::shared_ptr<Sink> submit(Request request) {
-    auto sink = std::make_shared<Sink>();
+  std::shared_ptr<AnswerSink> submit(Request request) {
+    auto sink = std::make_shared<AnswerSink>();
     static_cast<void>(engine_->submit(std::move(request), sink).value());
     return sink;
   }
 
  private:
-  Directory directory_;
+  TemporaryFolder directory_;
   CUstream_st stream_;
   model::ToyVocabulary vocabulary_{"gpt2", "gpt-2"};
   std::unique_ptr<model::Tokenizer> tokenizer_;
@@ -147,7 +94,7 @@ Request request_of(uint64_t conversation, uint32_t tokens, bool greedy) {
 std::vector<Answer> talk(Served& served) {
   std::vector<Answer> answers;
   for (const uint32_t tokens : {110u, 125u, 140u}) {
-    std::vector<std::shared_ptr<Sink>> sinks;
+    std::vector<std::shared_ptr<AnswerSink>> sinks;
     for (uint64_t conversation = 0; conversation < 4; ++conversation) {
       sinks.push_back(served.submit(request_of(conversation, tokens, conversation % 2 == 0)));
     }
@@ -177,7 +124,7 @@ TEST(GpuEngine, answers_are_those_over_the_cpu_whatever_came_from_the_tiers) {
     for (size_t i = 0; i < answers.size(); ++i) {
       SCOPED_TRACE(i);
       EXPECT_EQ(answers[i].finish, FinishReason::kLength);
-      EXPECT_EQ(answers[i].choices.at(0).tokens.size(), 4u);
+      EXPECT_EQ(answers[i].tokens().size(), 4u);
       EXPECT_TRUE(answers[i].choices == expected[i].choices);
       from_below += answers[i].usage.host_tokens + answers[i].usage.nvme_tokens;
     }
@@ -194,7 +141,7 @@ TEST(GpuEngine, an_operator_that_fails_ends_the_requests_of_its_step) {
   EXPECT_NE(failed.error.find("CUDA error 719"), std::string::npos) << failed.error;
   const Answer good = served.submit(request_of(1, 100, true))->wait();
   EXPECT_EQ(good.finish, FinishReason::kLength);
-  EXPECT_EQ(good.choices.at(0).tokens.size(), 4u);
+  EXPECT_EQ(good.tokens().size(), 4u);
 }
 
 }  // namespace

@@ -15,25 +15,11 @@
 #include <string>
 #include <thread>
 
+#include "tests/temporary_folder.h"
+
 namespace {
 
-// Beside the test program, so on a real file system.
-class Folder {
- public:
-  Folder() {
-    std::string name = std::filesystem::current_path() / "doctor-XXXXXX";
-    if (mkdtemp(name.data()) == nullptr) std::abort();
-    path_ = name;
-  }
-  ~Folder() { std::filesystem::remove_all(path_); }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  const std::string& path() const { return path_; }
-  bool empty() const { return std::filesystem::is_empty(path_); }
-
- private:
-  std::string path_;
-};
+using spillway::TemporaryFolder;
 
 struct Outcome {
   int code = -1;
@@ -59,7 +45,7 @@ bool has(const std::string& text, const std::string& part) {
 }
 
 TEST(Doctor, measures_the_disk_and_leaves_nothing_on_it) {
-  const Folder folder;
+  const TemporaryFolder folder;
   const Outcome outcome = doctor(folder.path());
   EXPECT_EQ(outcome.code, 0) << outcome.text;
   EXPECT_TRUE(has(outcome.text, "Disk under " + folder.path())) << outcome.text;
@@ -71,7 +57,7 @@ TEST(Doctor, measures_the_disk_and_leaves_nothing_on_it) {
 
 // case S15
 TEST(Doctor, says_that_io_uring_is_refused_and_measures_what_stands_in) {
-  const Folder folder;
+  const TemporaryFolder folder;
   const Outcome outcome = doctor(folder.path(), SPILLWAY_REFUSE " EPERM");
   EXPECT_EQ(outcome.code, 0) << outcome.text;
   EXPECT_TRUE(has(outcome.text, "  - io_uring: ")) << outcome.text;
@@ -100,7 +86,7 @@ TEST(Doctor, names_a_directory_that_is_not_there_or_takes_no_file) {
 }
 
 TEST(Doctor, leaves_nothing_when_it_is_killed) {
-  const Folder folder;
+  const TemporaryFolder folder;
   const pid_t child = fork();
   if (child == 0) {
     setenv("SPILLWAY_CACHE", "/nonexistent", 1);
