@@ -7,8 +7,6 @@
 
 namespace spillway::kernels::cuda {
 
-enum class MatmulKernel : uint8_t { kFew, kNarrow, kWide };
-
 // From 17 rows on the few rows' kernel would read weights a third time and more. The wide tile does
 // twice the work a byte, where there are tiles of it for most of an H200's 132 SMs.
 constexpr MatmulKernel matmul_kernel_for(uint32_t outputs, uint32_t rows) {
@@ -22,16 +20,20 @@ constexpr MatmulKernel matmul_kernel_for(uint32_t outputs, uint32_t rows) {
 }
 
 template <class Launcher>
-auto matmul(Launcher& launch, const MatmulArgs& args) {
-  switch (matmul_kernel_for(args.w.outputs, args.x.rows)) {
+void matmul_by(Launcher& launch, const MatmulByArgs& args) {
+  switch (args.kernel) {
     case MatmulKernel::kFew:
-      return matmul_few(launch, args);
+      return matmul_few(launch, args.product);
     case MatmulKernel::kNarrow:
-      return matmul_many<NarrowTile>(launch, args);
+      return matmul_many<NarrowTile>(launch, args.product);
     case MatmulKernel::kWide:
-      break;
+      return matmul_many<WideTile>(launch, args.product);
   }
-  return matmul_many<WideTile>(launch, args);
+}
+
+template <class Launcher>
+void matmul(Launcher& launch, const MatmulArgs& args) {
+  matmul_by(launch, {args, matmul_kernel_for(args.w.outputs, args.x.rows)});
 }
 
 }  // namespace spillway::kernels::cuda

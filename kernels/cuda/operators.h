@@ -125,6 +125,16 @@ struct MatmulArgs {
   size_t y_stride = 0;
 };
 
+// The kernels for products. All give the same bits.
+enum class MatmulKernel : uint8_t { kFew, kNarrow, kWide };
+
+// The same product by a kernel that is not chosen for its rows: for tests, and to measure whether
+// the choice is right.
+struct MatmulByArgs {
+  MatmulArgs product;
+  MatmulKernel kernel = MatmulKernel::kFew;
+};
+
 // Twin: matmul_reference() with FMA.
 struct MatmulFloatsArgs {
   DeviceMatrix w;            // F32, F16 or BF16
@@ -271,6 +281,7 @@ int gather_rows(CUstream_st* stream, const GatherRowsArgs& args);
 int embedding(CUstream_st* stream, const EmbeddingArgs& args);
 int quantize(CUstream_st* stream, const QuantizeArgs& args);
 int matmul(CUstream_st* stream, const MatmulArgs& args);
+int matmul_by(CUstream_st* stream, const MatmulByArgs& args);
 int matmul_floats(CUstream_st* stream, const MatmulFloatsArgs& args);
 int soft_cap(CUstream_st* stream, const SoftCapArgs& args);
 int argmax(CUstream_st* stream, const ArgmaxArgs& args);

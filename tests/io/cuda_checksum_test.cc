@@ -1,4 +1,4 @@
-// Checksums on a GPU, on the emulator: those of the xxHash library, and of the store's bands.
+// Checksums on a GPU: those of the xxHash library, and of the store's bands.
 #include <gtest/gtest.h>
 #include <xxhash.h>
 
@@ -7,9 +7,9 @@
 
 #include "io/page_bands.h"
 #include "io/page_index.h"
-#include "kernels/cuda/checksum.cuh"
-#include "tests/emulator/launch.h"
+#include "kernels/cuda/page_operators.h"
 #include "tests/kernels/cuda/aligned_bytes.h"
+#include "tests/kernels/cuda/gpu_under_test.h"
 
 namespace spillway::io {
 namespace {
@@ -17,6 +17,7 @@ namespace {
 using kernels::cuda::AlignedBytes;
 using kernels::cuda::checksum;
 using kernels::cuda::DeviceBytes;
+using kernels::cuda::GpuUnderTest;
 
 // At the edges of stripes, of blocks of 1 KiB, of tiles of 32 blocks, and at sizes of bands.
 TEST(CudaChecksumTest, checksums_are_those_of_the_library) {
@@ -32,8 +33,8 @@ TEST(CudaChecksumTest, checksums_are_those_of_the_library) {
   std::vector<DeviceBytes> parts;
   std::vector<uint64_t> expected;
   copies.reserve(sizes.size());
-  emulator::Launcher launch;
-  std::mt19937_64 random(launch.seed());
+  GpuUnderTest gpu;
+  std::mt19937_64 random(gpu.seed());
   for (const size_t bytes : sizes) {
     copies.emplace_back(bytes, static_cast<uint32_t>(bytes));
     for (const uint64_t seed : {uint64_t{0}, random(), ~uint64_t{0}}) {
@@ -45,12 +46,11 @@ TEST(CudaChecksumTest, checksums_are_those_of_the_library) {
     }
   }
   std::vector<uint64_t> sums(parts.size() + 1, 99);
-  checksum(launch, {.parts = parts.data(), .count = 0, .sums = sums.data()});
+  gpu.run(checksum, {.parts = parts.data(), .count = 0, .sums = sums.data()});
   EXPECT_EQ(sums[0], 99u);
-  checksum(
-      launch,
+  gpu.run(
+      checksum,
       {.parts = parts.data(), .count = static_cast<uint32_t>(parts.size()), .sums = sums.data()});
-  EXPECT_TRUE(launch.defects().empty()) << launch.text();
   for (size_t i = 0; i < parts.size(); ++i) {
     EXPECT_EQ(sums[i], expected[i]) << parts[i].bytes << " bytes, seed " << parts[i].seed;
   }
@@ -58,8 +58,8 @@ TEST(CudaChecksumTest, checksums_are_those_of_the_library) {
 }
 
 TEST(CudaChecksumTest, bands_of_a_page_have_the_stores_checksums) {
-  emulator::Launcher launch;
-  std::mt19937_64 random(launch.seed());
+  GpuUnderTest gpu;
+  std::mt19937_64 random(gpu.seed());
   for (const uint32_t units : {1u, 3u, 8u, 9u, 25u}) {
     for (uint32_t bands = 1; bands <= units && bands <= kPageBandsMax; ++bands) {
       const uint32_t bytes = 4096 * units;
@@ -74,9 +74,8 @@ TEST(CudaChecksumTest, bands_of_a_page_have_the_stores_checksums) {
                          .seed = expected.bands.back().seed});
       }
       std::vector<uint64_t> sums(bands);
-      checksum(launch, {.parts = parts.data(), .count = bands, .sums = sums.data()});
-      EXPECT_TRUE(launch.defects().empty()) << launch.text();
-      EXPECT_EQ(sums, expected.checksums({page.data(), bytes})) << launch.text();
+      gpu.run(checksum, {.parts = parts.data(), .count = bands, .sums = sums.data()});
+      EXPECT_EQ(sums, expected.checksums({page.data(), bytes})) << gpu.text();
     }
   }
 }

@@ -1,4 +1,4 @@
-// Drawing on a GPU, on the emulator: the tokens, log-probabilities and ranks of the CPU's sampler.
+// Drawing on a GPU: the tokens, log-probabilities and ranks of the CPU's sampler.
 #include "model/device_sampling.h"
 
 #include <gtest/gtest.h>
@@ -10,18 +10,19 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/cuda/sample.cuh"
 #include "model/draw.h"
 #include "model/sampler.h"
 #include "model/softmax.h"
 #include "runtime/prng.h"
-#include "tests/emulator/launch.h"
+#include "tests/kernels/cuda/gpu_under_test.h"
+#include "tests/kernels/cuda/parts_under_test.h"
 
 namespace spillway::model {
 namespace {
 
 using kernels::cuda::DeviceDraw;
 using kernels::cuda::DeviceReport;
+using kernels::cuda::GpuUnderTest;
 using kernels::cuda::SampleArgs;
 
 // AddressSanitizer follows each switch of a fiber, which takes ten times as long: fewer rows.
@@ -130,7 +131,7 @@ struct Drawn {
   std::vector<DeviceReport> reports;
 };
 
-Drawn draw_on_device(emulator::Launcher& launch, const Batch& batch, uint32_t position) {
+Drawn draw_on_device(GpuUnderTest& gpu, const Batch& batch, uint32_t position) {
   const size_t rows = batch.requests.size();
   std::vector<DeviceDraw> draws;
   for (size_t i = 0; i < rows; ++i) {
@@ -140,16 +141,15 @@ Drawn draw_on_device(emulator::Launcher& launch, const Batch& batch, uint32_t po
   const size_t bytes = kernels::cuda::sample_scratch_bytes(static_cast<uint32_t>(rows), batch.n);
   std::vector<uint64_t> scratch(bytes / sizeof(uint64_t), ~uint64_t{0});  // NaN
   const std::vector<float> before = batch.logits;
-  kernels::cuda::sample(launch,
-                        SampleArgs{.logits = batch.logits.data(),
-                                   .stride = batch.stride,
-                                   .rows = static_cast<uint32_t>(rows),
-                                   .n = batch.n,
-                                   .draws = draws.data(),
-                                   .tokens = drawn.tokens.data(),
-                                   .reports = drawn.reports.data(),
-                                   .scratch = reinterpret_cast<std::byte*>(scratch.data())});
-  EXPECT_TRUE(launch.defects().empty()) << launch.text();
+  gpu.run(kernels::cuda::sample,
+          SampleArgs{.logits = batch.logits.data(),
+                     .stride = batch.stride,
+                     .rows = static_cast<uint32_t>(rows),
+                     .n = batch.n,
+                     .draws = draws.data(),
+                     .tokens = drawn.tokens.data(),
+                     .reports = drawn.reports.data(),
+                     .scratch = reinterpret_cast<std::byte*>(scratch.data())});
   return drawn;
 }
 
@@ -158,12 +158,12 @@ std::string text_of(const SamplingParams& p) {
          ", top_p " + std::to_string(p.top_p) + ", min_p " + std::to_string(p.min_p);
 }
 
-void expect_as_on_cpu(emulator::Launcher& launch, const Batch& batch, uint32_t position) {
-  const Drawn drawn = draw_on_device(launch, batch, position);
+void expect_as_on_cpu(GpuUnderTest& gpu, const Batch& batch, uint32_t position) {
+  const Drawn drawn = draw_on_device(gpu, batch, position);
   SampleScratch scratch;
   for (size_t row = 0; row < batch.requests.size(); ++row) {
     const SampleRequest& request = batch.requests[row];
-    SCOPED_TRACE(testing::Message() << launch.text() << "row " << row << " of " << batch.n << ": "
+    SCOPED_TRACE(testing::Message() << gpu.text() << "row " << row << " of " << batch.n << ": "
                                     << text_of(batch.params[row]));
     const float* const from = batch.logits.data() + row * batch.stride;
     std::vector<float> work(from, from + batch.n);
@@ -178,73 +178,83 @@ void expect_as_on_cpu(emulator::Launcher& launch, const Batch& batch, uint32_t p
 }
 
 TEST(DeviceSamplingTest, small_rows_are_drawn_as_on_the_cpu) {
-  emulator::Launcher launch;
+  GpuUnderTest gpu;
   for (const uint32_t n : {1u, 2u, 31u, 32u, 33u, 255u, 256u, 257u, 600u}) {
-    expect_as_on_cpu(launch, Batch(launch.seed(), 100 / kShare, n), 0xfffffff0u);
+    expect_as_on_cpu(gpu, Batch(gpu.seed(), 100 / kShare, n), 0xfffffff0u);
   }
 }
 
 TEST(DeviceSamplingTest, rows_past_what_shared_memory_sorts_are_drawn_as_on_the_cpu) {
-  emulator::Launcher launch;
+  GpuUnderTest gpu;
   for (const uint32_t n : {2047u, 2048u, 2049u, 5000u}) {
-    expect_as_on_cpu(launch, Batch(launch.seed(), 32 / kShare, n), 0);
+    expect_as_on_cpu(gpu, Batch(gpu.seed(), 32 / kShare, n), 0);
   }
 }
 
 TEST(DeviceSamplingTest, vocabularies_of_models_are_drawn_as_on_the_cpu) {
-  emulator::Launcher launch;
-  expect_as_on_cpu(launch, Batch(launch.seed(), 16 / kShare, 49152), 77);
-  expect_as_on_cpu(launch, Batch(launch.seed(), kShare == 1 ? 3 : 1, 262144), 78);
+  GpuUnderTest gpu;
+  expect_as_on_cpu(gpu, Batch(gpu.seed(), 16 / kShare, 49152), 77);
+  expect_as_on_cpu(gpu, Batch(gpu.seed(), kShare == 1 ? 3 : 1, 262144), 78);
 }
 
 TEST(DeviceSamplingTest, weights_have_the_cpus_bits) {
-  for (uint32_t i = 0; i < 200000; ++i) {
-    const float x = -4.5e-4f * static_cast<float>(i);
-    ASSERT_EQ(kernels::cuda::softmax_weight(x, 0, 1), softmax_weight(x, 0, 1)) << x;
+  std::vector<float> logits(200000 / kShare), weights(logits.size());
+  for (size_t i = 0; i < logits.size(); ++i) {
+    logits[i] = -4.5e-4f * static_cast<float>(kShare * i);
+  }
+  GpuUnderTest gpu;
+  gpu.run(kernels::cuda::weigh, {.logits = logits.data(),
+                                 .count = static_cast<uint32_t>(logits.size()),
+                                 .to = weights.data()});
+  for (size_t i = 0; i < logits.size(); ++i) {
+    ASSERT_EQ(weights[i], softmax_weight(logits[i], 0, 1)) << logits[i];
   }
 }
 
 // A token seldom hangs on the last bits of a sum: so they are compared here.
 TEST(DeviceSamplingTest, sums_of_blocks_have_the_cpus_bits) {
-  emulator::Launcher launch;
+  GpuUnderTest gpu;
   const auto cpu_sum = block_weights_variants().front();
   for (const uint32_t n : {1u, 7u, 8u, 9u, 255u, 256u, 257u, 40001u}) {
-    Prng rng(launch.seed(), n);
+    Prng rng(gpu.seed(), n);
     std::vector<float> logits(n);
     for (float& x : logits) x = 12 * normal(rng);  // so wide that sums round
-    const DeviceDraw draw{.inverse_temperature = 1 / 0.7f, .reports = true};
+    const std::vector<DeviceDraw> draws = {{.inverse_temperature = 1 / 0.7f, .reports = true}};
     std::vector<uint64_t> scratch(kernels::cuda::sample_row_scratch_bytes(n) / sizeof(uint64_t));
-    TokenId token = -1;
-    DeviceReport report;
+    std::vector<TokenId> token(1, -1);
+    std::vector<DeviceReport> report(1);
     const SampleArgs args{.logits = logits.data(),
                           .stride = n,
                           .rows = 1,
                           .n = n,
-                          .draws = &draw,
-                          .tokens = &token,
-                          .reports = &report,
+                          .draws = draws.data(),
+                          .tokens = token.data(),
+                          .reports = report.data(),
                           .scratch = reinterpret_cast<std::byte*>(scratch.data())};
-    kernels::cuda::sample(launch, args);
-    const kernels::cuda::SampleRow row = kernels::cuda::sample_row(args, 0);
+    gpu.run(kernels::cuda::sample, args);
+    const uint32_t blocks = kernels::cuda::weight_blocks(n);
+    std::vector<double> block_sums(blocks), raw_block_sums(blocks);
+    gpu.run(kernels::cuda::take_block_sums,
+            {.sample = args, .sums = block_sums.data(), .raw_sums = raw_block_sums.data()});
     const float max = row_max(logits);
     double total = 0;
-    for (uint32_t block = 0; block < row.blocks; ++block) {
+    for (uint32_t block = 0; block < blocks; ++block) {
       const float* const from = logits.data() + block * kSumBlock;
       const size_t count = std::min<size_t>(kSumBlock, n - block * kSumBlock);
-      EXPECT_EQ(row.block_sums[block],
-                cpu_sum(from, count, max, draw.inverse_temperature, nullptr));
-      EXPECT_EQ(row.raw_block_sums[block], cpu_sum(from, count, max, 1, nullptr));
-      total += row.raw_block_sums[block];
+      EXPECT_EQ(block_sums[block],
+                cpu_sum(from, count, max, draws[0].inverse_temperature, nullptr));
+      EXPECT_EQ(raw_block_sums[block], cpu_sum(from, count, max, 1, nullptr));
+      total += raw_block_sums[block];
     }
-    EXPECT_EQ(report.weight_sum, total) << launch.text();
+    EXPECT_EQ(report[0].weight_sum, total) << gpu.text();
   }
 }
 
 // What a model's row under a usual setting takes, each setting alone, at many positions.
 TEST(DeviceSamplingTest, each_setting_alone_is_drawn_as_on_the_cpu) {
-  emulator::Launcher launch;
-  Batch batch(launch.seed(), 100 / kShare, 1000);
-  Prng rng(launch.seed(), 1);
+  GpuUnderTest gpu;
+  Batch batch(gpu.seed(), 100 / kShare, 1000);
+  Prng rng(gpu.seed(), 1);
   for (size_t row = 0; row < batch.params.size(); ++row) {
     SamplingParams& p = batch.params[row] = SamplingParams{};
     p.seed = 5;
@@ -255,23 +265,17 @@ TEST(DeviceSamplingTest, each_setting_alone_is_drawn_as_on_the_cpu) {
     batch.requests[row].params = &p;
     for (size_t i = 0; i < batch.n; ++i) batch.logits[row * batch.stride + i] = 3 * normal(rng);
   }
-  expect_as_on_cpu(launch, batch, 1000);
+  expect_as_on_cpu(gpu, batch, 1000);
 }
 
 TEST(DeviceSamplingTest, rows_of_none_draw_nothing) {
-  emulator::Launcher launch;
-  kernels::cuda::sample(launch, SampleArgs{.rows = 0, .n = 5});
-  EXPECT_TRUE(launch.defects().empty()) << launch.text();
-}
-
-inline void uniform_kernel(const DeviceDraw* draws, double* to) {
-  const uint32_t i = kernels::cuda::thread_index();
-  to[i] = kernels::cuda::uniform_draw(draws[i].seed, draws[i].choice, draws[i].position);
+  GpuUnderTest gpu;
+  gpu.run(kernels::cuda::sample, SampleArgs{.rows = 0, .n = 5});
 }
 
 TEST(DeviceSamplingTest, the_random_number_is_the_cpus) {
-  emulator::Launcher launch;
-  Prng rng(launch.seed());
+  GpuUnderTest gpu;
+  Prng rng(gpu.seed());
   std::vector<DeviceDraw> draws(1024);
   for (DeviceDraw& draw : draws) {
     draw.seed = rng.next();
@@ -279,7 +283,8 @@ TEST(DeviceSamplingTest, the_random_number_is_the_cpus) {
     draw.position = static_cast<uint32_t>(rng.next());
   }
   std::vector<double> got(draws.size());
-  launch(uniform_kernel, {.grid = {}, .threads = 1024}, draws.data(), got.data());
+  gpu.run(kernels::cuda::draw_uniform,
+          {.draws = draws.data(), .count = static_cast<uint32_t>(draws.size()), .to = got.data()});
   for (size_t i = 0; i < draws.size(); ++i) {
     EXPECT_EQ(got[i], uniform_draw(draws[i].seed, draws[i].choice, draws[i].position));
   }

@@ -1,7 +1,5 @@
-// KV written into pages and attended to by a GPU's kernels on the emulator: the bytes and bits of
-// their twins, pages scattered, and NaN in all that must not be read.
-#include "kernels/cuda/attention.cuh"
-
+// KV written into pages and attended to by a GPU's kernels: the bytes and bits of their twins,
+// pages scattered, and NaN in all that must not be read.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -67,21 +65,20 @@ void expect_decode_equals_twin(const AttentionCase& setup, const std::vector<uin
   const size_t partials = size_t{count} * setup.shape.heads * splits_max;
   std::vector<float> sums(2 * partials, kPoison), outs(partials * layout.head_dim, kPoison);
   std::vector<float> out(rows.q.size(), kPoison);
-  emulator::Launcher launch;
-  attention(launch, {.kv = {layout, pool.data()},
-                     .scaling = attention_scaling(setup.shape),
-                     .heads = setup.shape.heads,
-                     .layer = layer,
-                     .queries = queries.data(),
-                     .query_count = count,
-                     .splits_max = splits_max,
-                     .q = rows.q.data(),
-                     .out = out.data(),
-                     .q_stride = rows.q_stride,
-                     .out_stride = rows.q_stride,
-                     .partial_sums = sums.data(),
-                     .partial_outs = outs.data()});
-  expect_no_defects(launch);
+  GpuUnderTest gpu;
+  gpu.run(attention, {.kv = {layout, pool.data()},
+                      .scaling = attention_scaling(setup.shape),
+                      .heads = setup.shape.heads,
+                      .layer = layer,
+                      .queries = queries.data(),
+                      .query_count = count,
+                      .splits_max = splits_max,
+                      .q = rows.q.data(),
+                      .out = out.data(),
+                      .q_stride = rows.q_stride,
+                      .out_stride = rows.q_stride,
+                      .partial_sums = sums.data(),
+                      .partial_outs = outs.data()});
   for (uint32_t s = 0; s < count; ++s) {
     for (uint32_t head = 0; head < setup.shape.heads; ++head) {
       const size_t at = (lengths[s] - 1) * rows.q_stride + head * layout.head_dim;
@@ -131,12 +128,11 @@ INSTANTIATE_TEST_SUITE_P(Shapes, CudaAttentionTest,
                                          DecodeCase{KvType::kF16, 16, 16, 1, 4, 512, 30}));
 
 TEST(CudaAttentionTest, no_queries_do_nothing) {
-  emulator::Launcher launch;
+  GpuUnderTest gpu;
   AttentionArgs args;
   args.kv.layout = {.layers = 1, .kv_heads = 1, .head_dim = 16};
   args.heads = 1;
-  attention(launch, args);
-  expect_no_defects(launch);
+  gpu.run(attention, args);
 }
 
 }  // namespace

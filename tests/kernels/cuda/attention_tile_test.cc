@@ -1,11 +1,10 @@
-// Tiles of queries that share pages, on the emulator: prefill, whole and cut by splits, and shared
+// Tiles of queries that share pages, on a GPU: prefill, whole and cut by splits, and shared
 // prefixes give every row the bits of its twin on the CPU, which decode has too.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/cuda/attention.cuh"
 #include "kernels/cuda/attention_tiles.h"
 #include "tests/kernels/cuda/kv_on_gpu.h"
 
@@ -92,25 +91,24 @@ class TileStep {
     const size_t partials = merged * heads * plan.splits_max;
     std::vector<float> sums(2 * partials, kPoison), outs(partials * dims, kPoison);
     std::vector<float> out(rows_.q.size(), kPoison);
-    emulator::Launcher launch;
-    tiled_attention(launch, {.rows = {.kv = {setup_.layout, pool_.data()},
-                                      .scaling = attention_scaling(setup_.shape),
-                                      .heads = heads,
-                                      .layer = layer(),
-                                      .queries = plan.queries.data(),
-                                      .query_count = static_cast<uint32_t>(plan.queries.size()),
-                                      .splits_max = plan.splits_max,
-                                      .q = rows_.q.data(),
-                                      .out = out.data(),
-                                      .q_stride = rows_.q_stride,
-                                      .out_stride = rows_.q_stride,
-                                      .partial_sums = sums.data(),
-                                      .partial_outs = outs.data()},
-                             .tiles = plan.tiles.data(),
-                             .tile_count = static_cast<uint32_t>(plan.tiles.size()),
-                             .tiled_queries = plan.tiled_queries,
-                             .whole_queries = plan.whole_queries});
-    expect_no_defects(launch);
+    GpuUnderTest gpu;
+    gpu.run(tiled_attention, {.rows = {.kv = {setup_.layout, pool_.data()},
+                                       .scaling = attention_scaling(setup_.shape),
+                                       .heads = heads,
+                                       .layer = layer(),
+                                       .queries = plan.queries.data(),
+                                       .query_count = static_cast<uint32_t>(plan.queries.size()),
+                                       .splits_max = plan.splits_max,
+                                       .q = rows_.q.data(),
+                                       .out = out.data(),
+                                       .q_stride = rows_.q_stride,
+                                       .out_stride = rows_.q_stride,
+                                       .partial_sums = sums.data(),
+                                       .partial_outs = outs.data()},
+                              .tiles = plan.tiles.data(),
+                              .tile_count = static_cast<uint32_t>(plan.tiles.size()),
+                              .tiled_queries = plan.tiled_queries,
+                              .whole_queries = plan.whole_queries});
     return out;
   }
 

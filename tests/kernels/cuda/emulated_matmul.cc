@@ -11,6 +11,9 @@ int quantize(CUstream_st* stream, const QuantizeArgs& args) {
 int matmul(CUstream_st* stream, const MatmulArgs& args) {
   return emulate_on(stream, [&](auto& launch) { matmul(launch, args); });
 }
+int matmul_by(CUstream_st* stream, const MatmulByArgs& args) {
+  return emulate_on(stream, [&](auto& launch) { matmul_by(launch, args); });
+}
 int matmul_floats(CUstream_st* stream, const MatmulFloatsArgs& args) {
   return emulate_on(stream, [&](auto& launch) { matmul_floats(launch, args); });
 }

@@ -1,12 +1,12 @@
-// Rows of K and V written into pages by a GPU's kernel on the emulator.
+// Rows of K and V written into pages by a GPU's kernel.
 #pragma once
 
 #include <algorithm>
 #include <vector>
 
-#include "kernels/cuda/write_kv.cuh"
+#include "kernels/cuda/operators.h"
 #include "tests/kernels/attention_fixture.h"
-#include "tests/kernels/cuda/emulated.h"
+#include "tests/kernels/cuda/guarded_rows.h"
 
 namespace spillway::kernels::cuda {
 
@@ -24,16 +24,15 @@ inline void write_on_gpu(const AttentionCase& setup, std::byte* pages, uint32_t 
     sequences.push_back(on_device(part));
     pages_max = std::max(pages_max, pages_touched(sequences.back(), setup.layout.page_tokens));
   }
-  emulator::Launcher launch;
-  write_kv(launch, {.kv = {setup.layout, pages},
-                    .layer = layer,
-                    .sequences = sequences.data(),
-                    .sequence_count = static_cast<uint32_t>(sequences.size()),
-                    .pages_max = pages_max,
-                    .k = rows.k.data() + first * rows.kv_stride,
-                    .v = rows.v.data() + first * rows.kv_stride,
-                    .stride = rows.kv_stride});
-  expect_no_defects(launch);
+  GpuUnderTest gpu;
+  gpu.run(write_kv, {.kv = {setup.layout, pages},
+                     .layer = layer,
+                     .sequences = sequences.data(),
+                     .sequence_count = static_cast<uint32_t>(sequences.size()),
+                     .pages_max = pages_max,
+                     .k = rows.k.data() + first * rows.kv_stride,
+                     .v = rows.v.data() + first * rows.kv_stride,
+                     .stride = rows.kv_stride});
 }
 
 }  // namespace spillway::kernels::cuda

@@ -7,9 +7,9 @@
 
 #include "kernels/activations.h"
 #include "kernels/cpu_level.h"
-#include "kernels/cuda/quantize.cuh"
 #include "kernels/matmul.h"
-#include "tests/kernels/cuda/emulated.h"
+#include "tests/kernels/cuda/guarded_rows.h"
+#include "tests/kernels/cuda/matrix_on_gpu.h"
 #include "tests/kernels/random_tensor.h"
 
 namespace spillway::kernels::cuda {
@@ -40,15 +40,9 @@ struct RoundedRows {
 
 inline RoundedRows rounded_on_gpu(GuardedRows& x) {
   RoundedRows out(x.rows(), static_cast<uint32_t>(x.n()));
-  emulator::Launcher launch;
-  quantize(launch, {.x = x.data(), .x_stride = x.stride(), .to = out.view()});
-  expect_no_defects(launch);
+  GpuUnderTest gpu;
+  gpu.run(quantize, {.x = x.data(), .x_stride = x.stride(), .to = out.view()});
   return out;
-}
-
-inline DeviceMatrix on_device(const PackedMatrix& w) {
-  const auto [outputs, inputs] = w.shape();
-  return {w.type(), w.panel(0), w.bytes() / w.panels(), outputs, inputs};
 }
 
 class CudaMatmulTypeTest : public testing::TestWithParam<TensorType> {

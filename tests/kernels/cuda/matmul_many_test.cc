@@ -1,27 +1,23 @@
-// The kernels for few and for many rows on the emulator: every row has the bits of the plain twin
-// in each of them, with any number of other rows, so which one computes it does not matter.
+// The kernels for few and for many rows: every row has the bits of the plain twin in each of them,
+// with any number of other rows, so which one computes it does not matter.
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <optional>
 
-#include "kernels/cuda/matmul.cuh"
 #include "tests/kernels/cuda/matmul_fixture.h"
 
 namespace spillway::kernels::cuda {
 namespace {
 
-using emulator::Launcher;
-
 struct NamedKernel {
   const char* name;
-  void (*multiply)(Launcher&, const MatmulArgs&);
+  std::optional<MatmulKernel> kernel;  // none: whichever matmul() chooses
 };
-constexpr NamedKernel kKernels[] = {
-    {"few", [](Launcher& launch, const MatmulArgs& args) { matmul_few(launch, args); }},
-    {"narrow",
-     [](Launcher& launch, const MatmulArgs& args) { matmul_many<NarrowTile>(launch, args); }},
-    {"wide", [](Launcher& launch, const MatmulArgs& args) { matmul_many<WideTile>(launch, args); }},
-    {"chosen", [](Launcher& launch, const MatmulArgs& args) { matmul(launch, args); }}};
+constexpr NamedKernel kKernels[] = {{"few", MatmulKernel::kFew},
+                                    {"narrow", MatmulKernel::kNarrow},
+                                    {"wide", MatmulKernel::kWide},
+                                    {"chosen", {}}};
 
 class CudaMatmulManyTest : public CudaMatmulTypeTest {
  protected:
@@ -31,14 +27,19 @@ class CudaMatmulManyTest : public CudaMatmulTypeTest {
     RoundedRows rounded = rounded_on_gpu(x);
     DeviceActivations view = rounded.view();
     view.rows = rows;
-    for (const auto& [name, multiply] : kKernels) {
+    const MatrixOnGpu on_gpu(w);
+    for (const auto& [name, kernel] : kKernels) {
       SCOPED_TRACE(testing::Message()
                    << name << ", " << rows << " rows, " << outputs << " x " << w.shape().inputs);
       GuardedRows y(rows, outputs, outputs + 5, 0);
       y.poison();
-      Launcher launch;
-      multiply(launch, {.w = on_device(w), .x = view, .y = y.data(), .y_stride = y.stride()});
-      expect_no_defects(launch);
+      GpuUnderTest gpu;
+      const MatmulArgs args{.w = on_gpu.view(), .x = view, .y = y.data(), .y_stride = y.stride()};
+      if (kernel) {
+        gpu.run(matmul_by, {args, *kernel});
+      } else {
+        gpu.run(matmul, args);
+      }
       for (uint32_t row = 0; row < rows; ++row) {
         for (size_t output = 0; output < y.stride() && (output < outputs || row + 1 < rows);
              ++output) {
@@ -88,16 +89,6 @@ TEST_P(CudaMatmulManyTest, a_row_with_a_nan_is_nan_and_leaves_the_others_alone) 
 
 INSTANTIATE_TEST_SUITE_P(Types, CudaMatmulManyTest, testing::ValuesIn(kQuantisedTypes),
                          [](const auto& type) { return tensor_type_name(type.param); });
-
-TEST(CudaMatmulChoiceTest, few_rows_many_rows_and_grids_that_fill_a_gpu_have_a_kernel_each) {
-  EXPECT_EQ(matmul_kernel_for(4096, 1), MatmulKernel::kFew);
-  EXPECT_EQ(matmul_kernel_for(128256, 16), MatmulKernel::kFew);
-  EXPECT_EQ(matmul_kernel_for(4096, 17), MatmulKernel::kNarrow);
-  EXPECT_EQ(matmul_kernel_for(4096, 256), MatmulKernel::kNarrow);
-  EXPECT_EQ(matmul_kernel_for(4096, 512), MatmulKernel::kWide);
-  EXPECT_EQ(matmul_kernel_for(14336, 17), MatmulKernel::kWide);
-  EXPECT_EQ(matmul_kernel_for(128256, 64), MatmulKernel::kWide);
-}
 
 }  // namespace
 }  // namespace spillway::kernels::cuda

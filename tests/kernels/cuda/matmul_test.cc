@@ -1,12 +1,9 @@
-// Quantised activations and matrix products of a GPU on the emulator: the bits of their twins for
-// every type and number of rows.
-#include "kernels/cuda/matmul.cuh"
-
+// Quantised activations and matrix products of a GPU: the bits of their twins for every type and
+// number of rows.
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "kernels/cuda/matmul_floats.cuh"
 #include "tests/kernels/cuda/matmul_fixture.h"
 
 namespace spillway::kernels::cuda {
@@ -43,9 +40,9 @@ GuardedRows product_on_gpu(const PackedMatrix& w, GuardedRows& x) {
   GuardedRows y(x.rows(), outputs, outputs + 5, 0);
   y.poison();
   RoundedRows rounded = rounded_on_gpu(x);
-  emulator::Launcher launch;
-  matmul(launch, {.w = on_device(w), .x = rounded.view(), .y = y.data(), .y_stride = y.stride()});
-  expect_no_defects(launch);
+  const MatrixOnGpu on_gpu(w);
+  GpuUnderTest gpu;
+  gpu.run(matmul, {.w = on_gpu.view(), .x = rounded.view(), .y = y.data(), .y_stride = y.stride()});
   return y;
 }
 
@@ -97,14 +94,14 @@ TEST_P(CudaMatmulFloatsTest, every_number_of_rows_and_inputs_gives_the_bits_of_t
         const Activations view{
             .level = level_, .rows = rows, .inputs = inputs, .x = x.data(), .x_stride = x.stride()};
         matmul_reference(w, view, 0, outputs, twin.data(), twin.stride());
-        emulator::Launcher launch;
-        matmul_floats(launch, {.w = on_device(w),
-                               .x = x.data(),
-                               .y = y.data(),
-                               .x_stride = x.stride(),
-                               .y_stride = y.stride(),
-                               .rows = rows});
-        expect_no_defects(launch);
+        const MatrixOnGpu on_gpu(w);
+        GpuUnderTest gpu;
+        gpu.run(matmul_floats, {.w = on_gpu.view(),
+                                .x = x.data(),
+                                .y = y.data(),
+                                .x_stride = x.stride(),
+                                .y_stride = y.stride(),
+                                .rows = rows});
         y.expect_same(twin);
         if (HasFatalFailure()) return;
       }

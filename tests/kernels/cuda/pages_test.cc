@@ -1,15 +1,14 @@
-// Operators on whole pages on the emulator: the bytes of their twins, and none besides.
+// Operators on whole pages on a GPU: the bytes of their twins, and none besides.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstring>
 
 #include "kernels/byte_planes.h"
-#include "kernels/cuda/byte_planes.cuh"
-#include "kernels/cuda/page_copy.cuh"
+#include "kernels/cuda/page_operators.h"
 #include "kernels/page_codec.h"
 #include "tests/kernels/cuda/aligned_bytes.h"
-#include "tests/kernels/cuda/emulated.h"
+#include "tests/kernels/cuda/guarded_rows.h"
 
 namespace spillway::kernels::cuda {
 namespace {
@@ -24,13 +23,13 @@ TEST(CudaPagesTest, pages_from_anywhere_lie_together_and_go_back) {
       pages.resize(count);
       const AlignedBytes pool(kPool * page_bytes, 1);
       AlignedBytes together(count * page_bytes, 2), from = pool;
-      emulator::Launcher launch;
+      GpuUnderTest gpu;
       const PageCopyArgs gather{.pool = from.data(),
                                 .pages = pages.data(),
                                 .count = count,
                                 .page_bytes = page_bytes,
                                 .contiguous = together.data()};
-      gather_pages(launch, gather);
+      gpu.run(gather_pages, gather);
       EXPECT_EQ(from, pool);
       for (uint32_t i = 0; i < count; ++i) {
         const std::byte* page = pool.data() + static_cast<uint32_t>(pages[i]) * page_bytes;
@@ -45,8 +44,7 @@ TEST(CudaPagesTest, pages_from_anywhere_lie_together_and_go_back) {
       }
       PageCopyArgs scatter = gather;
       scatter.pool = to.data();
-      scatter_pages(launch, scatter);
-      expect_no_defects(launch);
+      gpu.run(scatter_pages, scatter);
       EXPECT_EQ(to, expected);
     }
   }
@@ -63,20 +61,19 @@ TEST(CudaPagesTest, planes_are_those_of_the_codec_and_join_again) {
         std::byte* const to = expected.data() + page * page_bytes;
         kernels::split_planes(pages.data() + page * page_bytes, numbers, to, to + numbers);
       }
-      emulator::Launcher launch;
-      split_planes(launch, {.pages = from.data(),
-                            .planes = planes.data(),
-                            .count = count,
-                            .page_bytes = page_bytes});
+      GpuUnderTest gpu;
+      gpu.run(split_planes, {.pages = from.data(),
+                             .planes = planes.data(),
+                             .count = count,
+                             .page_bytes = page_bytes});
       EXPECT_EQ(planes, expected);
       EXPECT_EQ(from, pages);
 
       AlignedBytes back(pages.size(), 8);
-      join_planes(launch, {.pages = back.data(),
-                           .planes = planes.data(),
-                           .count = count,
-                           .page_bytes = page_bytes});
-      expect_no_defects(launch);
+      gpu.run(join_planes, {.pages = back.data(),
+                            .planes = planes.data(),
+                            .count = count,
+                            .page_bytes = page_bytes});
       EXPECT_EQ(back, pages);
       EXPECT_EQ(planes, expected);
     }
@@ -89,9 +86,9 @@ TEST(CudaPagesTest, an_encoded_page_holds_the_lower_plane_as_it_is) {
   PageCoder coder;
   std::vector<std::byte> encoded(2 * kBytes);
   ASSERT_GT(coder.encode(PageCodec::kPlanes, {page.data(), kBytes}, encoded), kBytes / 2);
-  emulator::Launcher launch;
-  split_planes(launch,
-               {.pages = page.data(), .planes = planes.data(), .count = 1, .page_bytes = kBytes});
+  GpuUnderTest gpu;
+  gpu.run(split_planes,
+          {.pages = page.data(), .planes = planes.data(), .count = 1, .page_bytes = kBytes});
   const std::byte* const lower = encoded.data() + sizeof(uint32_t);  // after one piece's size
   EXPECT_EQ(std::memcmp(planes.data() + kBytes / 2, lower, kBytes / 2), 0);
 }

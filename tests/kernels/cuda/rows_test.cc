@@ -1,17 +1,11 @@
-// Row operators of a GPU on the emulator: the bits of their twins, at sizes around those of a
-// block.
+// Row operators of a GPU: the bits of their twins, at sizes around those of a block.
 #include <gtest/gtest.h>
 
-#include "kernels/cuda/bias.cuh"
-#include "kernels/cuda/embedding.cuh"
-#include "kernels/cuda/gated.cuh"
-#include "kernels/cuda/gather_rows.cuh"
-#include "kernels/cuda/logits.cuh"
-#include "kernels/cuda/rms_norm.cuh"
-#include "kernels/cuda/rope.cuh"
+#include "kernels/cuda/operators.h"
 #include "kernels/matrix.h"
 #include "kernels/ops_reference.h"
-#include "tests/kernels/cuda/emulated.h"
+#include "tests/kernels/cuda/guarded_rows.h"
+#include "tests/kernels/cuda/matrix_on_gpu.h"
 #include "tests/kernels/random_tensor.h"
 
 namespace spillway::kernels::cuda {
@@ -32,18 +26,17 @@ TEST(CudaRowsTest, rms_norm_equals_its_twin_with_and_without_a_residual) {
           for (uint32_t i = 0; i < n && adds; ++i) expected_x.at(row)[i] += added.at(row)[i];
           kTwin.rms_norm(expected.at(row), expected_x.at(row), weight.data(), n, kEps);
         }
-        emulator::Launcher launch;
-        rms_norm(launch, {.y = y.data(),
-                          .x = x.data(),
-                          .added = adds ? added.data() : nullptr,
-                          .weight = weight.data(),
-                          .y_stride = y.stride(),
-                          .x_stride = x.stride(),
-                          .added_stride = added.stride(),
-                          .rows = rows,
-                          .n = n,
-                          .eps = kEps});
-        expect_no_defects(launch);
+        GpuUnderTest gpu;
+        gpu.run(rms_norm, {.y = y.data(),
+                           .x = x.data(),
+                           .added = adds ? added.data() : nullptr,
+                           .weight = weight.data(),
+                           .y_stride = y.stride(),
+                           .x_stride = x.stride(),
+                           .added_stride = added.stride(),
+                           .rows = rows,
+                           .n = n,
+                           .eps = kEps});
         y.expect_same(expected);
         x.expect_same(expected_x);
       }
@@ -92,9 +85,8 @@ TEST(CudaRowsTest, rope_with_and_without_qk_norm_equals_its_twins) {
         for (uint32_t row = 0; row < rows; ++row) {
           turn_heads(expected.at(row), args, table, angles.data() + row * 2 * dims);
         }
-        emulator::Launcher launch;
-        rope(launch, args);
-        expect_no_defects(launch);
+        GpuUnderTest gpu;
+        gpu.run(rope, args);
         x.expect_same(expected);
       }
     }
@@ -114,16 +106,15 @@ TEST(CudaRowsTest, swiglu_and_geglu_equal_their_twins) {
                                               : &reference::Arithmetic::gelu_mul;
         (kTwin.*twin)(expected.at(row), gate.at(row), up.at(row), n);
       }
-      emulator::Launcher launch;
-      gated(launch, {.y = y.data(),
-                     .gate = gate.data(),
-                     .up = up.data(),
-                     .y_stride = y.stride(),
-                     .stride = gate.stride(),
-                     .rows = 2,
-                     .n = n,
-                     .kind = kind});
-      expect_no_defects(launch);
+      GpuUnderTest gpu;
+      gpu.run(gated, {.y = y.data(),
+                      .gate = gate.data(),
+                      .up = up.data(),
+                      .y_stride = y.stride(),
+                      .stride = gate.stride(),
+                      .rows = 2,
+                      .n = n,
+                      .kind = kind});
       y.expect_same(expected);
     }
   }
@@ -136,9 +127,9 @@ TEST(CudaRowsTest, a_bias_is_added_to_each_row) {
     for (uint32_t row = 0; row < 3; ++row) {
       for (uint32_t i = 0; i < n; ++i) expected.at(row)[i] += bias.data()[i];
     }
-    emulator::Launcher launch;
-    add_bias(launch, {.x = x.data(), .bias = bias.data(), .stride = x.stride(), .rows = 3, .n = n});
-    expect_no_defects(launch);
+    GpuUnderTest gpu;
+    gpu.run(add_bias,
+            {.x = x.data(), .bias = bias.data(), .stride = x.stride(), .rows = 3, .n = n});
     x.expect_same(expected);
   }
 }
@@ -152,15 +143,14 @@ TEST(CudaRowsTest, gathered_rows_are_those_asked_for_in_that_order) {
       for (uint32_t row = 0; row < rows; ++row) {
         std::copy_n(x.at(from[row]), n, expected.at(row));
       }
-      emulator::Launcher launch;
-      gather_rows(launch, {.x = x.data(),
-                           .from = from.data(),
-                           .y = y.data(),
-                           .x_stride = x.stride(),
-                           .y_stride = y.stride(),
-                           .rows = rows,
-                           .n = n});
-      expect_no_defects(launch);
+      GpuUnderTest gpu;
+      gpu.run(gather_rows, {.x = x.data(),
+                            .from = from.data(),
+                            .y = y.data(),
+                            .x_stride = x.stride(),
+                            .y_stride = y.stride(),
+                            .rows = rows,
+                            .n = n});
       y.expect_same(expected);
     }
   }
@@ -181,18 +171,14 @@ TEST(CudaRowsTest, embedding_equals_its_twin_for_every_type) {
         w.dequantize(static_cast<uint32_t>(tokens[row]), expected.at(row));
         for (uint32_t i = 0; i < inputs; ++i) expected.at(row)[i] *= scale;
       }
-      emulator::Launcher launch;
-      embedding(launch, {.w = {.type = type,
-                               .panels = w.panel(0),
-                               .panel_bytes = w.bytes() / w.panels(),
-                               .outputs = 35,
-                               .inputs = inputs},
-                         .tokens = tokens.data(),
-                         .y = y.data(),
-                         .y_stride = y.stride(),
-                         .rows = rows,
-                         .scale = scale});
-      expect_no_defects(launch);
+      const MatrixOnGpu on_gpu(w);
+      GpuUnderTest gpu;
+      gpu.run(embedding, {.w = on_gpu.view(),
+                          .tokens = tokens.data(),
+                          .y = y.data(),
+                          .y_stride = y.stride(),
+                          .rows = rows,
+                          .scale = scale});
       y.expect_same(expected);
     }
   }
@@ -204,9 +190,8 @@ TEST(CudaRowsTest, soft_cap_equals_its_twin) {
     if (n > 2) x.at(0)[0] = 1e6f, x.at(0)[1] = -1e6f, x.at(0)[2] = kPoison;
     GuardedRows expected = x;
     for (uint32_t row = 0; row < 2; ++row) kTwin.soft_cap(expected.at(row), 30.0f, n);
-    emulator::Launcher launch;
-    soft_cap(launch, {.x = x.data(), .stride = x.stride(), .rows = 2, .n = n, .cap = 30.0f});
-    expect_no_defects(launch);
+    GpuUnderTest gpu;
+    gpu.run(soft_cap, {.x = x.data(), .stride = x.stride(), .rows = 2, .n = n, .cap = 30.0f});
     x.expect_same(expected);
   }
 }
@@ -219,9 +204,8 @@ TEST(CudaRowsTest, argmax_is_the_first_of_the_greatest_and_no_nan) {
     for (uint32_t i = 0; i < n; ++i) x.at(2)[i] = kPoison;
     for (uint32_t i = 0; i < n; ++i) x.at(3)[i] = i % 2 == 0 ? -0.0f : 0.0f;
     std::vector<uint32_t> got(4, 99);
-    emulator::Launcher launch;
-    argmax(launch, {.x = x.data(), .stride = x.stride(), .rows = 4, .n = n, .to = got.data()});
-    expect_no_defects(launch);
+    GpuUnderTest gpu;
+    gpu.run(argmax, {.x = x.data(), .stride = x.stride(), .rows = 4, .n = n, .to = got.data()});
     for (uint32_t row = 0; row < 4; ++row) {
       EXPECT_EQ(got[row], reference::Arithmetic::argmax(x.at(row), n))
           << "row " << row << " of " << n;

@@ -1,4 +1,4 @@
-// What the tests of kernels on the emulator share: guarded rows, and comparison bit for bit.
+// What the tests of kernels share: guarded rows, and comparison bit for bit.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 #include <random>
 #include <vector>
 
-#include "tests/emulator/launch.h"
+#include "tests/kernels/cuda/gpu_under_test.h"
 
 namespace spillway::kernels::cuda {
 
@@ -67,9 +67,5 @@ class GuardedRows {
   size_t stride_;
   std::vector<float> values_;
 };
-
-inline void expect_no_defects(const emulator::Launcher& launch) {
-  EXPECT_TRUE(launch.defects().empty()) << launch.text();
-}
 
 }  // namespace spillway::kernels::cuda
