@@ -15,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "bench/no_text.h"
 #include "kernels/cpu_device.h"
 #include "runtime/check.h"
 #include "scheduler/engine.h"
@@ -61,25 +62,6 @@ class SweepingRunner final : public model::Runner {
   std::vector<uint64_t> swept_;
 };
 
-class NoText final : public model::Tokenizer {
- public:
-  std::vector<model::TokenId> encode(std::string_view, model::EncodeOptions) const override {
-    return {};
-  }
-  std::string_view piece(model::TokenId, bool) const override { return {}; }
-  std::string decode(const std::vector<model::TokenId>&, bool) const override { return {}; }
-  uint32_t vocabulary() const override { return 1000; }
-  model::TokenId bos() const override { return -1; }
-  model::TokenId eos() const override { return 0; }
-  bool adds_bos() const override { return false; }
-  bool ends_generation(model::TokenId) const override { return false; }
-  const std::vector<model::TokenId>& end_tokens() const override { return none_; }
-  bool is_control(model::TokenId) const override { return false; }
-
- private:
-  std::vector<model::TokenId> none_;
-};
-
 class CountingSink final : public OutputSink {
  public:
   explicit CountingSink(uint32_t wanted) : left_(wanted) {}
@@ -102,7 +84,7 @@ class CountingSink final : public OutputSink {
 TraceSnapshot run(uint32_t streams, uint32_t tokens, size_t sweep_bytes) {
   const auto device = kernels::make_cpu_device({});
   SweepingRunner runner(*device, sweep_bytes);
-  const NoText tokenizer;
+  const bench::NoText tokenizer(runner.shape().vocabulary);
   EngineOptions options;
   const uint64_t pages = uint64_t{streams} * ((kPromptTokens + tokens) / 16 + 2);
   options.kv_device_bytes = pages * runner.shape().groups[0].page_bytes();
