@@ -26,13 +26,14 @@ class Launcher {
     run(shape, [&] { kernel(arguments...); });
   }
 
+  // The same of a kernel whose arguments are bound.
+  void run(const kernels::cuda::LaunchShape& shape, const std::function<void()>& body);
+
   uint64_t seed() const { return seed_; }
   const Defects& defects() const { return defects_; }
   std::string text() const;  // the seed and the defects, for a failed expectation
 
  private:
-  void run(const kernels::cuda::LaunchShape& shape, const std::function<void()>& body);
-
   uint64_t seed_;
   std::mt19937_64 random_;
   Block block_;

@@ -22,6 +22,7 @@ SimulatedCuda::SimulatedCuda(const SimulatedCudaOptions& options)
       memory_(options.device_bytes, options.pinned_bytes, !options.threads),
       gpu_{memory_, options.threads} {
   CHECK(the_runtime == nullptr);
+  CHECK(!(options.threads && options.at_once));
   the_runtime = this;
 }
 
@@ -92,6 +93,11 @@ cudaError_t SimulatedCuda::begin(const char* call, Waits waits) {
     return error;
   }
   return cudaSuccess;
+}
+
+void SimulatedCuda::enqueue(cudaStream_t stream, std::unique_ptr<Operation> operation) {
+  stream->add(std::move(operation));
+  if (options_.at_once) run_all();
 }
 
 bool SimulatedCuda::known(const char* call, cudaStream_t stream) {

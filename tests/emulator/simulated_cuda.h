@@ -4,8 +4,9 @@
 //
 // Driven either by step(), which lets one part of one operation of a stream that the seed chooses
 // run, so that the same seed gives the same run; or by a thread a stream, for ThreadSanitizer.
-// Operations of different streams end in any order that events and words allow; copies of a batch
-// in any order; a copy's bytes are garbage until it has ended.
+// (Or at once, for a caller whose own device knows no time: whatever may run runs within the call
+// that enqueues something.) Operations of different streams end in any order that events and words
+// allow; copies of a batch in any order; a copy's bytes are garbage until it has ended.
 //
 // What CUDA would let pass, and answers with garbage or a stall, is written down (take_misuse()):
 // host memory that is not registered, memory freed or an event destroyed while an operation names
@@ -38,6 +39,7 @@ namespace spillway::emulator {
 struct SimulatedCudaOptions {
   uint64_t seed = 0;
   bool threads = false;  // a stream runs in a thread of its own
+  bool at_once = false;  // what may run has run when the call that enqueues it returns
   int devices = 1;       // 0: as on a machine without a GPU
   size_t device_bytes = size_t{256} << 20;
   size_t pinned_bytes = size_t{256} << 20;
@@ -65,6 +67,9 @@ class SimulatedCuda {
   void hold(cudaStream_t stream, bool held) { stream->held = held; }
   // What a kernel is: runs in the stream's order, and may touch a GPU's memory.
   cudaError_t launch(cudaStream_t stream, std::function<void()> kernel);
+  // A kernel of kernels/cuda/ with its arguments, on the emulator.
+  cudaError_t launch(cudaStream_t stream, const kernels::cuda::LaunchShape& shape,
+                     std::function<void()> kernel);
 
   // The call of that name that comes after `after` others fails, and does nothing.
   void fail_call(std::string call, cudaError_t error, uint32_t after = 0);
@@ -81,6 +86,7 @@ class SimulatedCuda {
   enum class Waits : uint8_t { kNo, kForTheGpu };
   cudaError_t begin(const char* call, Waits waits = Waits::kNo);
   void report(std::string misuse) { misuse_.push_back(std::move(misuse)); }
+  void enqueue(cudaStream_t stream, std::unique_ptr<Operation> operation);
   bool known(const char* call, cudaStream_t stream);  // false: reported
   bool known(const char* call, cudaEvent_t event);
   // False: a copy must not touch that, which was reported.

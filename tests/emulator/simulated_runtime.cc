@@ -58,7 +58,7 @@ CUresult word_call(const char* call, bool can, Operation::Kind kind, CUstream st
   auto operation = make(kind);
   operation->word = reinterpret_cast<std::atomic<uint32_t>*>(host);
   operation->word_value = value;
-  stream->add(std::move(operation));
+  cuda().enqueue(stream, std::move(operation));
   return CUDA_SUCCESS;
 }
 
@@ -78,8 +78,14 @@ cudaError_t SimulatedCuda::launch(cudaStream_t stream, std::function<void()> ker
   if (const cudaError_t error = begin_on("launch", stream); error != cudaSuccess) return error;
   auto operation = make(Operation::Kind::kKernel);
   operation->kernel = std::move(kernel);
-  stream->add(std::move(operation));
-  return cudaSuccess;
+  enqueue(stream, std::move(operation));
+  return options_.at_once ? kept_error() : cudaSuccess;
+}
+
+cudaError_t SimulatedCuda::launch(cudaStream_t stream, const kernels::cuda::LaunchShape& shape,
+                                  std::function<void()> kernel) {
+  return launch(stream,
+                [stream, shape, kernel = std::move(kernel)] { stream->run_blocks(shape, kernel); });
 }
 
 cudaError_t cudaGetDeviceCount(int* count) {
@@ -249,7 +255,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   if (event->last == nullptr) return cudaSuccess;  // as CUDA has it: nothing to wait for
   auto operation = make(Operation::Kind::kWaitEvent);
   operation->recording = event->last;
-  stream->add(std::move(operation));
+  cuda().enqueue(stream, std::move(operation));
   return cudaSuccess;
 }
 
@@ -278,7 +284,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   if (!cuda().known("cudaEventRecord", event)) return cudaErrorInvalidResourceHandle;
   auto operation = make(Operation::Kind::kRecord);
   operation->recording = event->last = std::make_shared<Recording>(false);
-  stream->add(std::move(operation));
+  cuda().enqueue(stream, std::move(operation));
   return cudaSuccess;
 }
 
@@ -297,7 +303,7 @@ cudaError_t cudaMemsetAsync(void* at, int value, size_t bytes, cudaStream_t stre
   auto operation = make(Operation::Kind::kSet);
   operation->set = {bytes_of(at), bytes};
   operation->value = value;
-  stream->add(std::move(operation));
+  cuda().enqueue(stream, std::move(operation));
   return cudaSuccess;
 }
 
@@ -310,7 +316,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
   if (!cuda().check_copy("cudaMemcpyAsync", from, bytes) || !may) return cudaErrorInvalidValue;
   auto operation = make(Operation::Kind::kCopies);
   operation->copies.push_back({bytes_of(to), bytes_of(from), bytes});
-  stream->add(std::move(operation));
+  cuda().enqueue(stream, std::move(operation));
   return cudaSuccess;
 }
 
@@ -339,6 +345,6 @@ cudaError_t cudaMemcpyBatchAsync(void* const* to, const void* const* from, const
     }
     operation->copies.push_back({bytes_of(to[i]), bytes_of(from[i]), bytes[i]});
   }
-  stream->add(std::move(operation));
+  cuda().enqueue(stream, std::move(operation));
   return cudaSuccess;
 }

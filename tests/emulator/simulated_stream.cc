@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <cstring>
 
 #include "runtime/check.h"
 
+using spillway::emulator::Launcher;
 using spillway::emulator::Operation;
 using spillway::emulator::SimulatedGpu;
 using spillway::emulator::SimulatedMemory;
@@ -103,6 +105,15 @@ bool CUstream_st::run_copy_part(Operation& operation) {
   }
   std::memcpy(copy.to + half, copy.from + half, copy.bytes - half);
   return operation.parts_done == 2 * operation.copies.size();
+}
+
+void CUstream_st::run_blocks(const spillway::kernels::cuda::LaunchShape& shape,
+                             const std::function<void()>& body) {
+  if (launcher_ == nullptr) launcher_ = std::make_unique<Launcher>();
+  launcher_->run(shape, body);
+  if (launcher_->defects().empty()) return;
+  std::fputs(launcher_->text().c_str(), stderr);
+  gpu_.error.store(cudaErrorLaunchFailure, std::memory_order_seq_cst);
 }
 
 void CUstream_st::run_simple(Operation& operation) {

@@ -1,5 +1,6 @@
 // A stream of the simulated CUDA runtime: operations in order, which a thread of its own runs, or
-// whoever drives the runtime, part by part.
+// whoever drives the runtime, part by part. A kernel of kernels/cuda/ runs on the emulator, with
+// blocks and threads in an order from the emulator's seed (launch.h).
 //
 // Threads: add() and what is said to be the caller's are called by one thread; with a thread of its
 // own, the rest is that one's. Nothing but events and words of memory orders one stream's
@@ -16,8 +17,10 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/cuda/launch_shape.h"
 #include "runtime/prng.h"
 #include "tests/emulator/cuda_runtime.h"
+#include "tests/emulator/launch.h"
 #include "tests/emulator/simulated_memory.h"
 
 namespace spillway::emulator {
@@ -80,6 +83,11 @@ struct CUstream_st {
   bool runnable() const;
   void run_part();  // REQUIRES: runnable()
 
+  // For a kernel that runs. One with defects, which stderr then names, is the end of all, as one
+  // that made a bad access.
+  void run_blocks(const spillway::kernels::cuda::LaunchShape& shape,
+                  const std::function<void()>& body);
+
  private:
   using Operation = spillway::emulator::Operation;
   Operation* front() const { return head_->next.load(std::memory_order_acquire); }
@@ -105,5 +113,6 @@ struct CUstream_st {
   std::atomic<bool> running_{false};
   std::atomic<uint32_t> wakes_{0};
   std::atomic<bool> stop_{false};
+  std::unique_ptr<spillway::emulator::Launcher> launcher_;  // null: no kernel of threads has run
   std::thread thread_;
 };

@@ -31,7 +31,7 @@ class GpuHarness {
       : runs([&](kernels::Device& device) { return make(file, device, options, setting); },
              options) {}
 
-  CUstream_st stream;
+  kernels::cuda::StreamAtOnce stream;
   RunnerHarness runs;
 
  private:
@@ -39,7 +39,7 @@ class GpuHarness {
                                const HarnessOptions& options, const GpuSetting& setting) {
     auto runner =
         GpuTransformer::create(file, device,
-                               {.stream = &stream,
+                               {.stream = stream.get(),
                                 .kv_type = options.kv_type,
                                 .page_tokens = options.page_tokens,
                                 .batch_tokens_max = 8192,
@@ -316,22 +316,23 @@ TEST_F(GpuTransformerTest, an_operator_that_fails_is_the_failure_of_its_step) {
     gpu.runs.release(sequence);
     return result;
   };
-  const uint64_t before = gpu.stream.calls;
+  const uint64_t before = gpu.stream.launches();
   const StepResult whole = step();
-  const uint64_t calls = gpu.stream.calls - before;
+  const uint64_t calls = gpu.stream.launches() - before;
   EXPECT_EQ(whole.failure, "");
   EXPECT_GT(calls, 30u);
   for (uint64_t at = 0; at < calls; at += at < 3 || at + 4 > calls ? 1 : 5) {
-    gpu.stream.fails_at = gpu.stream.calls + at;
+    const uint64_t last = gpu.stream.launches() + at;
+    gpu.stream.fail_in(at);
     const StepResult failed = step();
     EXPECT_NE(failed.failure.find("CUDA error 719"), std::string::npos)
         << "call " << at << ": " << failed.failure;
-    EXPECT_EQ(gpu.stream.calls - 1, gpu.stream.fails_at) << "more was enqueued behind it";
+    EXPECT_EQ(gpu.stream.launches() - 1, last) << "more was enqueued behind it";
     const StepResult after = step();
     EXPECT_EQ(after.failure, "");
     EXPECT_EQ(after.samples[0][0].token, whole.samples[0][0].token);
   }
-  gpu.stream.fails_at = gpu.stream.calls + calls - 1;
+  gpu.stream.fail_in(calls - 1);
   EXPECT_EQ(step().failure, "the GPU took no argmax: CUDA error 719");
 }
 
@@ -339,11 +340,11 @@ TEST_F(GpuTransformerTest, a_device_without_memory_says_what_is_missing) {
   const TinyModel model("llama_q4_1");
   std::vector<std::string> messages;
   for (const size_t bytes : {size_t{1000}, size_t{400'000}, size_t{12} << 20}) {
-    CUstream_st stream;
+    kernels::cuda::StreamAtOnce stream;
     TestDevice device(1);
     device.bytes_left = bytes;
-    const auto runner = GpuTransformer::create(model.file, device,
-                                               {.stream = &stream, .attention_scratch_bytes = 1});
+    const auto runner = GpuTransformer::create(
+        model.file, device, {.stream = stream.get(), .attention_scratch_bytes = 1});
     if (runner) continue;
     messages.push_back(runner.error().message);
     EXPECT_EQ(runner.error().code, ErrorCode::kResourceExhausted);
@@ -356,12 +357,13 @@ TEST_F(GpuTransformerTest, a_device_without_memory_says_what_is_missing) {
 // Events of a device that has ended are done, and what they stood for never was.
 TEST_F(GpuTransformerTest, a_step_that_the_device_did_not_survive_has_failed) {
   const TinyModel model("llama_q4_1");
-  CUstream_st stream;
+  kernels::cuda::StreamAtOnce stream;
   TestDevice* device = nullptr;
   RunnerHarness harness(
       [&](kernels::Device& made) -> std::unique_ptr<Runner> {
         device = static_cast<TestDevice*>(&made);
-        return std::move(GpuTransformer::create(model.file, made, {.stream = &stream})).value();
+        return std::move(GpuTransformer::create(model.file, made, {.stream = stream.get()}))
+            .value();
       },
       HarnessOptions{});
   const std::span<const TokenId> tokens(model.tokens);
@@ -375,13 +377,14 @@ TEST_F(GpuTransformerTest, a_step_that_the_device_did_not_survive_has_failed) {
 // A step for whose logits there is no pinned memory fails by itself.
 TEST_F(GpuTransformerTest, a_step_that_finds_no_memory_fails_alone) {
   const TinyModel model("llama_q4_1");
-  CUstream_st stream;
+  kernels::cuda::StreamAtOnce stream;
   TestDevice* device = nullptr;
   const HarnessOptions options;
   RunnerHarness harness(
       [&](kernels::Device& made) -> std::unique_ptr<Runner> {
         device = static_cast<TestDevice*>(&made);
-        return std::move(GpuTransformer::create(model.file, made, {.stream = &stream})).value();
+        return std::move(GpuTransformer::create(model.file, made, {.stream = stream.get()}))
+            .value();
       },
       options);
   const std::span<const TokenId> tokens(model.tokens);

@@ -32,7 +32,7 @@ class Served {
     tokenizer_ = vocabulary_.tokenizer();
     if (kind == Kind::kGpu) {
       runner_ = model::GpuTransformer::create(
-                    file, *device_, {.stream = &stream_, .tile_rows = 40, .logit_rows_max = 3})
+                    file, *device_, {.stream = stream_.get(), .tile_rows = 40, .logit_rows_max = 3})
                     .value();
     } else {
       runner_ = model::Transformer::create(file, *device_,
@@ -43,7 +43,7 @@ class Served {
 
   // To be called once. The operator behind so many others fails.
   void start(std::optional<uint64_t> fails_in = {}) {
-    if (fails_in) stream_.fails_at = stream_.calls + *fails_in;
+    if (fails_in) stream_.fail_in(*fails_in);
     size_t page_bytes = 0;
     for (const auto& group : runner_->shape().groups) page_bytes += group.page_bytes();
     EngineOptions options;
@@ -65,7 +65,7 @@ class Served {
 
  private:
   TemporaryFolder directory_;
-  CUstream_st stream_;
+  kernels::cuda::StreamAtOnce stream_;
   model::ToyVocabulary vocabulary_{"gpt2", "gpt-2"};
   std::unique_ptr<model::Tokenizer> tokenizer_;
   std::unique_ptr<kernels::Device> device_;

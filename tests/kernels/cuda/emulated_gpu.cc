@@ -7,15 +7,16 @@
 namespace spillway::kernels::cuda {
 
 struct GpuUnderTest::Parts {
-  CUstream_st stream;
+  StreamAtOnce stream;
 };
 
 GpuUnderTest::GpuUnderTest() : parts_(std::make_unique<Parts>()) {}
 GpuUnderTest::~GpuUnderTest() = default;
 
-CUstream_st* GpuUnderTest::stream() { return &parts_->stream; }
-uint64_t GpuUnderTest::seed() const { return parts_->stream.launch.seed(); }
-std::string GpuUnderTest::text() const { return parts_->stream.launch.text(); }
+CUstream_st* GpuUnderTest::stream() { return parts_->stream.get(); }
+uint64_t GpuUnderTest::seed() const { return emulator::Launcher().seed(); }
+std::string GpuUnderTest::text() const { return emulator::Launcher().text(); }
+// Of a kernel with defects stderr has been told.
 void GpuUnderTest::expect_done(int error) { EXPECT_EQ(error, 0) << text(); }
 
 }  // namespace spillway::kernels::cuda

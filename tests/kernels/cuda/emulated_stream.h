@@ -1,34 +1,67 @@
-// A stream whose operators run on the emulator: link spillway_cuda_emulated for those that
-// kernels/cuda/operators.h declares, and give them one of these. Each runs in the calling thread
-// and has ended when it returns.
+// Operators of kernels/cuda/ on a stream of the simulated runtime (simulated_cuda.h): each of their
+// kernels is an operation of that stream, in order with its copies, events and waits, and runs on
+// the emulator when the stream comes to it. Link spillway_cuda_emulated for them.
 #pragma once
 
 #include <cstdint>
-#include <cstdio>
+#include <tuple>
+#include <type_traits>
 
-#include "tests/emulator/launch.h"
-
-// One thread at a time.
-struct CUstream_st {
-  static constexpr int kLaunchFailure = 719;  // as cudaErrorLaunchFailure
-
-  spillway::emulator::Launcher launch;
-  uint64_t calls = 0;              // of operators
-  uint64_t fails_at = UINT64_MAX;  // the call, from 0, that does nothing and fails
-};
+#include "kernels/cuda/launch_shape.h"
+#include "runtime/check.h"
+#include "tests/emulator/simulated_cuda.h"
 
 namespace spillway::kernels::cuda {
 
-// Calls `enqueue` with the stream's launcher. An operator also fails whose kernels have defects,
-// which stderr then names.
+// As GpuLauncher (gpu_launcher.cuh): enqueues, and after an error nothing more. For one operator.
+class StreamLauncher {
+ public:
+  explicit StreamLauncher(cudaStream_t stream) : stream_(stream) {}
+
+  // The arguments are those of now, whatever becomes of what they came from.
+  template <class... Parameters, class... Arguments>
+  void operator()(void (*kernel)(Parameters...), const LaunchShape& shape,
+                  const Arguments&... arguments) {
+    const Index3& grid = shape.grid;
+    if (error_ != cudaSuccess || grid.x == 0 || grid.y == 0 || grid.z == 0) return;
+    const auto run = [kernel, bound = std::tuple<std::decay_t<Parameters>...>(arguments...)] {
+      std::apply(kernel, bound);
+    };
+    error_ = emulator::SimulatedCuda::current().launch(stream_, shape, run);
+  }
+
+  int error() const { return error_; }
+
+ private:
+  const cudaStream_t stream_;
+  cudaError_t error_ = cudaSuccess;
+};
+
+// An operator as operators.h declares it.
 template <class Enqueue>
 int emulate_on(CUstream_st* stream, const Enqueue& enqueue) {
-  if (stream->calls++ == stream->fails_at) return CUstream_st::kLaunchFailure;
-  if (!stream->launch.defects().empty()) return CUstream_st::kLaunchFailure;  // as sticky ones are
-  enqueue(stream->launch);
-  if (stream->launch.defects().empty()) return 0;
-  std::fputs(stream->launch.text().c_str(), stderr);
-  return CUstream_st::kLaunchFailure;
+  StreamLauncher launcher(stream);
+  enqueue(launcher);
+  return launcher.error();
 }
+
+// A runtime of one stream that runs all at once, for models and engines over a device of host
+// memory. One at a time, in one thread at a time.
+class StreamAtOnce {
+ public:
+  StreamAtOnce() : cuda_({.at_once = true}) {
+    CHECK(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking) == cudaSuccess);
+  }
+  CUstream_st* get() const { return stream_; }
+  uint64_t launches() const { return cuda_.calls("launch"); }  // those refused among them
+  // The launch that comes after so many others is refused.
+  void fail_in(uint64_t launches) {
+    cuda_.fail_call("launch", cudaErrorLaunchFailure, static_cast<uint32_t>(launches));
+  }
+
+ private:
+  emulator::SimulatedCuda cuda_;
+  cudaStream_t stream_ = nullptr;
+};
 
 }  // namespace spillway::kernels::cuda
