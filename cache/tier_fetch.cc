@@ -177,6 +177,53 @@ void Tiers::limit_in_flight(Tier tier) {
   room.set_limit(static_cast<uint64_t>(std::clamp(rate * seconds, least, most)));
 }
 
+// Where a read of the page goes: its own memory, or a buffer where the disk does not reach that. No
+// owner: nobody wants the page any more.
+Task<Tiers::Landing> Tiers::landing_for(std::shared_ptr<Load> load, uint32_t position,
+                                        uint32_t group) {
+  const Load::Slot& slot = load->at(position);
+  const size_t bytes = parts_.cache.page_bytes(group);
+  if (landing_ == nullptr) {
+    const std::shared_ptr<FillingPage> page = slot.pages[group];
+    co_return Landing{{page->data(), bytes}, page};
+  }
+  const auto buffer = co_await landing_->take(load->stop);
+  if (!buffer || !slot.is_wanted()) co_return Landing();
+  co_return Landing{(*buffer)->bytes().first(bytes), *buffer};
+}
+
+// From a buffer to the device's memory; both are held by the caller. False: the device has failed.
+Task<bool> Tiers::bring_on(std::byte* to, std::span<const std::byte> from) {
+  kernels::Stream& stream = parts_.device.copy_in();
+  stream.copy(to, from.data(), from.size());
+  const std::unique_ptr<kernels::Event> done = parts_.device.make_event();
+  stream.record(*done);
+  co_await done->wait();
+  co_return parts_.device.failure() == nullptr;
+}
+
+// Into the page, or by way of a buffer.
+Task<Result<>> Tiers::decode_onto(PageTranscoder& decoder, kernels::PageCodec codec,
+                                  std::shared_ptr<PageTranscoder::Buffer> from,
+                                  uint32_t encoded_bytes, std::shared_ptr<FillingPage> page,
+                                  uint32_t group, PageTranscoder::Fill fill) {
+  const size_t bytes = parts_.cache.page_bytes(group);
+  std::span<std::byte> to(page->data(), bytes);
+  std::shared_ptr<PageTranscoder::Buffer> landing;
+  if (landing_ != nullptr) {
+    auto taken = co_await landing_->take(scope_.stop());
+    if (!taken) co_return taken.error();
+    landing = *std::move(taken);
+    to = landing->bytes().first(bytes);
+  }
+  Result<> done = co_await decoder.decode(codec, from, encoded_bytes, to, std::move(fill));
+  if (done && landing != nullptr) {
+    const bool brought = co_await bring_on(page->data(), to);
+    if (!brought) done = cancelled_error();
+  }
+  co_return done;
+}
+
 // The page whole, or band by band: each waits for its turn behind the same band of the other pages,
 // and is not asked for any more once nobody wants the page. While it waits the slot alone has the
 // page, so that memory which nothing writes is free as soon as the slot is dropped.
@@ -209,21 +256,31 @@ Task<Tiers::Fetched> Tiers::fetch_from_nvme(std::shared_ptr<Load> load, uint32_t
     // Whole pages were asked for when the disk was not set aside; a band may come long after.
     called_off = permit.units() == 0 || !slot.is_wanted() || (bands > 1 && read_breaker_.open());
     if (called_off) break;
+    auto place = co_await landing_for(load, position, group);
+    called_off = place.owner == nullptr;
+    if (called_off) break;
     page = slot.pages[group];
-    const std::span<std::byte> to(page->data(), parts_.cache.page_bytes(group));
+    const std::span<std::byte> to = place.bytes;
     fetched.tried = true;
     const Clock::TimePoint began = transfer_began(*load, Tier::kNvme, bytes);
     if (bands == 1) {
-      read = co_await parts_.store->get(lower.slot, lower.generation, to, page, load->stop);
+      read = co_await parts_.store->get(lower.slot, lower.generation, to, place.owner, load->stop);
     } else {
-      read = co_await parts_.store->get_bands(lower.slot, lower.generation, band, band + 1,
-                                              to.subspan(range.begin, bytes), page, load->stop);
+      read =
+          co_await parts_.store->get_bands(lower.slot, lower.generation, band, band + 1,
+                                           to.subspan(range.begin, bytes), place.owner, load->stop);
+    }
+    bool brought = true;
+    if (read && landing_ != nullptr) {
+      brought = co_await bring_on(page->data() + range.begin, to.subspan(range.begin, bytes));
     }
     const Clock::Duration took = transfer_ended(*load, Tier::kNvme, began, bytes, read.has_value());
     fetched.took += took;
     permit.release();
     if (!read) break;
     read_took(took);
+    called_off = !brought;
+    if (called_off) break;
     const auto layers = range.end / parts_.cache.layout(group).layer_bytes();
     if (band + 1 < bands) arrived(*load, slot, group, static_cast<uint32_t>(layers));
   }
@@ -260,8 +317,7 @@ Task<bool> Tiers::fetch_encoded(std::shared_ptr<Load> load, DirectoryNode* node,
   if (read) {
     const auto codec = kernels::page_codec_of(lower.codec);
     CHECK(codec.has_value());
-    done = co_await decoder_->decode(*codec, *buffer, lower.encoded_bytes,
-                                     {page->data(), parts_.cache.page_bytes(group)});
+    done = co_await decode_onto(*decoder_, *codec, *buffer, lower.encoded_bytes, page, group);
   }
   end_move(*node, group, done.has_value());
   if (done) {

@@ -196,8 +196,8 @@ Task<Tiers::Fetched> Tiers::fetch_from_host(std::shared_ptr<Load> load, uint32_t
     fetched.good = co_await copy_from_host(slot.node, group, page);
   } else {
     PageTranscoder::Fill fill = gather(lower, group);
-    const Result<> decoded = co_await host_decoder_->decode(
-        lower.host_codec, buffer, lower.host_bytes, {page->data(), bytes}, std::move(fill));
+    const Result<> decoded = co_await decode_onto(*host_decoder_, lower.host_codec, buffer,
+                                                  lower.host_bytes, page, group, std::move(fill));
     fetched.good = decoded.has_value();
     // Workers that have too much to do say nothing about the page.
     fetched.tried = fetched.good || decoded.error().code == ErrorCode::kCorrupt;
@@ -221,14 +221,20 @@ Task<bool> Tiers::copy_from_host(DirectoryNode* node, uint32_t group,
                     .lane = TraceLane::kCopyIn,
                     .arguments = {{{"bytes", static_cast<int64_t>(bytes)}}}};
   const bool traced = parts_.loop.trace().on();
+  const std::span<const std::byte> from(host_pools_[group].page_data(lower.host_units), bytes);
+  const bool reached = parts_.device.host_reaches_memory();
+  const auto verifies = [&](std::span<const std::byte> copy) {
+    return !options_.verify_all || checksum_of(copy) == lower.host_checksum;
+  };
+  if (!reached && !verifies(from)) co_return false;
   if (traced) kernels::stamp(stream, parts_.loop.clock(), copied.begin);
-  stream.copy(page->data(), host_pools_[group].page_data(lower.host_units), bytes);
+  stream.copy(page->data(), from.data(), bytes);
   if (traced) kernels::stamp(stream, parts_.loop.clock(), copied.end);
   const std::unique_ptr<kernels::Event> done = parts_.device.make_event();
   stream.record(*done);
   co_await done->wait();
   if (traced && parts_.loop.trace().on()) parts_.loop.trace().add(copied);
-  co_return !options_.verify_all || checksum_of({page->data(), bytes}) == lower.host_checksum;
+  co_return !reached || verifies({page->data(), bytes});
 }
 
 // What the store is to have of a page that lies in units: as it lies where the store's codec is the

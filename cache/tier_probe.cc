@@ -42,7 +42,7 @@ Task<> Tiers::probe_reads() {
     const uint32_t group = entry.group;
     const LowerPage& page = node->pages[group];
     auto memory = std::make_shared<kernels::DeviceMemory>();
-    if (auto allocated = parts_.device.allocate(page.stored_bytes)) *memory = *allocated;
+    if (auto allocated = parts_.device.allocate_host(page.stored_bytes)) *memory = *allocated;
     if (memory->data == nullptr || page.stored_bytes > bytes) {
       read_breaker_.undecided();
       continue;

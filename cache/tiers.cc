@@ -86,6 +86,10 @@ Tiers::Tiers(TiersOptions options, Parts parts, const MakePolicy& make_policy)
     host_.capacity_bytes += pool.capacity_bytes();
   }
   make_transcoders();
+  if (!parts_.device.host_reaches_memory() && (parts_.store != nullptr || host_is_encoded())) {
+    landing_ = std::make_unique<PageTranscoder>(options_.landing, largest_page(parts_.cache),
+                                                parts_.run_work);
+  }
   if (host_is_encoded() || (parts_.store != nullptr && !has_host())) {
     staging_ = std::make_unique<Staging>(options_.staging, largest_page(parts_.cache));
     CHECK(staging_->free_slots() > 0);

@@ -100,6 +100,9 @@ struct TiersOptions {
   // The same of host memory, and the buffers for pages on their way there and up, if it has one.
   kernels::PageCodec host_codec = kernels::PageCodec::kIdentity;
   std::span<std::byte> host_encode_buffers, host_decode_buffers;
+  // Where the host does not reach the device's memory: what a disk reads or a worker decodes lands
+  // here, and a stream brings it on. Each a page at least, 4 KiB aligned; they outlive us.
+  std::span<std::byte> landing;
   uint64_t load_bytes_max = 8u << 20;  // in flight from each tier towards the device
   double guess_bytes_per_s = 1e9;      // of a tier, until it was measured
   BandLoads bands = BandLoads::kAuto;
@@ -403,6 +406,16 @@ class Tiers {
                                 Permit permit);
   Task<bool> fetch_encoded(std::shared_ptr<Load> load, DirectoryNode* node, uint32_t group,
                            std::shared_ptr<FillingPage> page);
+  struct Landing {  // where a read goes
+    std::span<std::byte> bytes;
+    std::shared_ptr<void> owner;
+  };
+  Task<Landing> landing_for(std::shared_ptr<Load> load, uint32_t position, uint32_t group);
+  Task<bool> bring_on(std::byte* to, std::span<const std::byte> from);
+  Task<Result<>> decode_onto(PageTranscoder& decoder, kernels::PageCodec codec,
+                             std::shared_ptr<PageTranscoder::Buffer> from, uint32_t encoded_bytes,
+                             std::shared_ptr<FillingPage> page, uint32_t group,
+                             PageTranscoder::Fill fill = {});
 
   // tier_bands.cc
   bool worth_bands(const Load& load, double compute_price) const;
@@ -449,6 +462,7 @@ class Tiers {
   std::unique_ptr<Staging> staging_;
   std::unique_ptr<PageTranscoder> encoder_, decoder_;            // of the store
   std::unique_ptr<PageTranscoder> host_encoder_, host_decoder_;  // null: host pages are as they are
+  std::unique_ptr<PageTranscoder> landing_;  // its buffers alone; null: the device's memory is ours
   std::vector<uint32_t> likely_bytes_;  // (group) that a page takes in the store: as the last one
   Semaphore host_room_, nvme_room_;     // bytes in flight towards the device
   std::deque<KeptPath> queue_;          // at most kPathsMax

@@ -81,9 +81,9 @@ Result<DeviceMemory> CpuDevice::allocate(size_t bytes) {
   const size_t mapped = bytes <= SIZE_MAX - kHugePage ? bytes + kHugePage : SIZE_MAX;
   void* base = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (base == MAP_FAILED) {
-    return Error{ErrorCode::kResourceExhausted,
-                 "cannot allocate " + std::to_string(bytes) + " bytes of memory (" +
-                     std::strerror(errno) + "); ask for less, for example with --kv-device-size"};
+    return Error{ErrorCode::kResourceExhausted, "cannot allocate " + std::to_string(bytes) +
+                                                    " bytes of memory (" + std::strerror(errno) +
+                                                    "); ask for less"};
   }
   const auto address = reinterpret_cast<uintptr_t>(base);
   const uintptr_t aligned = (address + kHugePage - 1) / kHugePage * kHugePage;

@@ -1,5 +1,6 @@
 // The seam between the engine and what computes: memory, in-order streams, events, async copies.
-// The CPU device (cpu_device.h) and later CUDA implement it; the simulation plugs in here too.
+// The CPU device (cpu_device.h) and a GPU (cuda/cuda_device.h) implement it; the simulation plugs
+// in here too.
 //
 // Ordering: operations on one stream run in order; across streams only wait() orders.
 // Ownership: memory named by an enqueued operation belongs to the operation until an event recorded
@@ -86,6 +87,10 @@ class Device {
   virtual Stream& copy_in() = 0;
   virtual Stream& copy_out() = 0;
   virtual std::string description() const = 0;  // "cpu avx512vnni, 2 threads"
+  // Whether host code, and a disk that reads for it, may touch what allocate() gives. Where not,
+  // all that goes there and comes from there is copied by streams, from and to allocate_host()'s
+  // memory.
+  virtual bool host_reaches_memory() const { return true; }
   // Whether its streams can wait for what no stream does. Without it nothing runs behind a gate: a
   // prefix is there before its suffix is computed. The same for all of a device's life.
   virtual bool has_gates() const { return true; }

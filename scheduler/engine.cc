@@ -15,6 +15,7 @@
 #include "runtime/engine_loop.h"
 #include "runtime/log.h"
 #include "runtime/worker_pool.h"
+#include "scheduler/engine_memory.h"
 #include "scheduler/pools.h"
 #include "scheduler/step_loop.h"
 
@@ -52,16 +53,6 @@ Error explained(Error error, const EngineOptions& options) {
 
 }  // namespace
 
-struct Pool {
-  kernels::DeviceMemory memory;
-  size_t page_bytes = 0;
-  bool disk_reaches_it = true;
-};
-
-// Buffers for what is written to NVMe: two batches, and a page at least.
-constexpr size_t kStagingBytes = size_t{8} << 20;
-constexpr size_t kFewBuffersBytes = size_t{1} << 20;
-constexpr size_t kHostBuffers = 4;  // in each direction: enough that no worker waits for one
 constexpr uint32_t kWorkThreads = 2;
 constexpr uint32_t kWorkJobsMax = 1024;  // more than there are buffers
 
@@ -74,7 +65,7 @@ struct Engine::Impl {
   io::ChosenParker chosen;
   std::string waits_in;
   std::vector<std::string> tier_lines;
-  std::vector<Pool> memory;  // (group), then the host pools and the buffers
+  EngineMemory memory;
   std::unique_ptr<EngineLoop> loop;
   std::unique_ptr<WorkerPool> workers;  // codecs, checksums; null: there is no work for them
   std::unique_ptr<io::Ring> ring;
@@ -94,21 +85,8 @@ struct Engine::Impl {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
   }
-  bool nvme() const { return !options.kv_nvme_dir.empty() && options.prefix_caching; }
-  bool host_is_encoded() const {
-    return options.kv_host_bytes > 0 && options.prefix_caching &&
-           options.kv_host_codec != kernels::PageCodec::kIdentity;
-  }
-  Result<std::span<std::byte>> make_buffers(kernels::Device& device, size_t page_bytes,
-                                            size_t wanted);
-  Result<> make_tier_buffers(kernels::Device& device, size_t page_bytes,
-                             cache::TiersOptions& tiers);
   Task<Result<>> open_store(const std::vector<kernels::KvGroupLayout>& layouts);
-  Result<> make_host_pools(kernels::Device& device, const PoolPlan& pools,
-                           const std::vector<kernels::KvGroupLayout>& layouts,
-                           cache::TiersOptions& tiers);
   RunWork run_work();
-  void register_memory();
   Task<> close();
 };
 
@@ -146,94 +124,9 @@ Task<Result<>> Engine::Impl::open_store(const std::vector<kernels::KvGroupLayout
   co_return Result<>();
 }
 
-// A page at least.
-Result<std::span<std::byte>> Engine::Impl::make_buffers(kernels::Device& device, size_t page_bytes,
-                                                        size_t wanted) {
-  const size_t bytes = std::max(wanted / page_bytes, size_t{1}) * page_bytes;
-  auto allocated = device.allocate(bytes);
-  if (!allocated) return allocated.error();
-  memory.push_back({std::move(*allocated), page_bytes});
-  return std::span<std::byte>(memory.back().memory.data, bytes);
-}
-
-// Pages on NVMe that an earlier setting encoded are read with a few buffers, also where none is
-// written.
-Result<> Engine::Impl::make_tier_buffers(kernels::Device& device, size_t page_bytes,
-                                         cache::TiersOptions& tiers) {
-  const bool encodes = options.kv_nvme_codec != kernels::PageCodec::kIdentity;
-  struct Wanted {
-    bool any;
-    size_t bytes;
-    std::span<std::byte>& buffers;
-  };
-  const Wanted all[] = {
-      {nvme() || host_is_encoded(), kStagingBytes, tiers.staging},
-      {nvme() && (encodes || host_is_encoded()), kStagingBytes, tiers.encode_buffers},
-      {nvme(), encodes ? kStagingBytes : kFewBuffersBytes, tiers.decode_buffers},
-      {host_is_encoded(), kHostBuffers * page_bytes, tiers.host_encode_buffers},
-      {host_is_encoded(), kHostBuffers * page_bytes, tiers.host_decode_buffers},
-  };
-  for (const Wanted& wanted : all) {
-    if (!wanted.any) continue;
-    const auto made = make_buffers(device, page_bytes, wanted.bytes);
-    if (!made) return made.error();
-    wanted.buffers = *made;
-  }
-  return {};
-}
-
-// As many host pages of each group as their share of the device's.
-Result<> Engine::Impl::make_host_pools(kernels::Device& device, const PoolPlan& pools,
-                                       const std::vector<kernels::KvGroupLayout>& layouts,
-                                       cache::TiersOptions& tiers) {
-  if (options.kv_host_bytes == 0 || !options.prefix_caching) return {};
-  double device_bytes = 0;
-  for (size_t g = 0; g < layouts.size(); ++g) {
-    device_bytes += static_cast<double>(pools.pages[g] * layouts[g].page_bytes());
-  }
-  std::string pages;
-  for (size_t g = 0; g < layouts.size(); ++g) {
-    const double share = static_cast<double>(options.kv_host_bytes) / device_bytes;
-    const auto count = static_cast<uint32_t>(static_cast<double>(pools.pages[g]) * share);
-    if (count == 0) {
-      return invalid_argument("--kv-host-size is too small: it must hold a page of " +
-                              std::to_string(layouts[g].page_bytes() >> 10) + " KiB");
-    }
-    auto allocated = device.allocate(count * layouts[g].page_bytes());
-    if (!allocated) return allocated.error();
-    tiers.host.push_back({allocated->data, count});
-    // Of encoded pages the disk sees copies.
-    memory.push_back({std::move(*allocated), layouts[g].page_bytes(), !host_is_encoded()});
-    pages += (g == 0 ? "" : " and ") + std::to_string(count);
-  }
-  tier_lines.push_back("host     " + std::to_string(options.kv_host_bytes >> 20) + " MiB, " +
-                       pages + " pages");
-  if (host_is_encoded()) {
-    tier_lines.back() += " as they are, and more of them with codec " +
-                         std::string(page_codec_name(options.kv_host_codec));
-  }
-  return {};
-}
-
 RunWork Engine::Impl::run_work() {
   if (workers == nullptr) return {};
   return [pool = workers.get()](std::function<void()> work) { return pool->run(std::move(work)); };
-}
-
-// All page memory, in pieces of whole pages of at most 1 GiB. A refusal costs speed only.
-void Engine::Impl::register_memory() {
-  constexpr size_t kPieceMax = size_t{1} << 30;
-  for (const Pool& pool : memory) {
-    if (!pool.disk_reaches_it) continue;
-    const size_t piece = kPieceMax / pool.page_bytes * pool.page_bytes;
-    for (size_t at = 0; at < pool.memory.bytes; at += piece) {
-      const Result<> done =
-          ring->register_memory({pool.memory.data + at, std::min(piece, pool.memory.bytes - at)});
-      if (done) continue;
-      tier_lines.push_back("         plain reads: " + done.error().message);
-      return;
-    }
-  }
 }
 
 Task<> Engine::Impl::close() {
@@ -290,15 +183,11 @@ Result<std::unique_ptr<Engine>> Engine::start(const EngineOptions& wanted, model
   cache_options.prefix_caching = options.prefix_caching;
   cache_options.secret = random_secret();
   cache_options.pinned_share_max = options.pin_share_max;
+  auto device_pools = impl->memory.make_device_pools(device, *pools, shape.groups);
+  if (!device_pools) return device_pools.error();
+  cache_options.groups = *std::move(device_pools);
   std::vector<std::byte*> bases;
-  for (size_t g = 0; g < shape.groups.size(); ++g) {
-    Result<kernels::DeviceMemory> memory =
-        device.allocate(pools->pages[g] * shape.groups[g].page_bytes());
-    if (!memory) return memory.error();
-    bases.push_back(memory->data);
-    cache_options.groups.push_back({shape.groups[g], memory->data, pools->pages[g]});
-    impl->memory.push_back({std::move(*memory), shape.groups[g].page_bytes()});
-  }
+  for (const cache::KvCacheGroup& group : cache_options.groups) bases.push_back(group.memory);
   runner.bind_pages(bases);
   cache::TiersOptions tier_options;
   tier_options.write = options.kv_nvme_write;
@@ -307,18 +196,13 @@ Result<std::unique_ptr<Engine>> Engine::start(const EngineOptions& wanted, model
   tier_options.load_all = options.load_all;
   if (!shape.pages_by_layer) tier_options.bands = cache::BandLoads::kOff;
   tier_options.rows_under_load_max = std::min(options.step_tokens_max, runner.rows_together_max());
-  if (const Result<> made = impl->make_host_pools(device, *pools, shape.groups, tier_options);
-      !made) {
-    return made.error();
-  }
-  const bool nvme = impl->nvme();
   tier_options.nvme_codec = options.kv_nvme_codec;
   tier_options.host_codec = options.kv_host_codec;
-  size_t page_bytes = 0;
-  for (const auto& layout : shape.groups) page_bytes = std::max(page_bytes, layout.page_bytes());
-  if (const Result<> made = impl->make_tier_buffers(device, page_bytes, tier_options); !made) {
-    return made.error();
-  }
+  const auto host_line =
+      impl->memory.make_tier_memory(device, options, *pools, shape.groups, tier_options);
+  if (!host_line) return host_line.error();
+  if (!host_line->empty()) impl->tier_lines.push_back(*host_line);
+  const bool nvme = wants_nvme(options);
   impl->chosen =
       io::make_parker(options.io_uring ? io::IoUring::kWhereItWorks : io::IoUring::kNever);
   impl->waits_in = impl->chosen.parker->description();
@@ -326,7 +210,7 @@ Result<std::unique_ptr<Engine>> Engine::start(const EngineOptions& wanted, model
     impl->waits_in += " (" + impl->chosen.why_not_io_uring + ")";
   }
   impl->loop = std::make_unique<EngineLoop>(impl->clock, *impl->chosen.parker);
-  if (nvme || impl->host_is_encoded()) {
+  if (nvme || wants_encoded_host(options)) {
     impl->workers = std::make_unique<WorkerPool>(
         WorkerPool::Options{.threads = kWorkThreads, .jobs_max = kWorkJobsMax});
   }
@@ -352,7 +236,9 @@ Result<std::unique_ptr<Engine>> Engine::start(const EngineOptions& wanted, model
         return;
       }
       options.secret = raw->store->secret();
-      raw->register_memory();
+      if (const Result<> registered = raw->memory.register_with(*raw->ring); !registered) {
+        raw->tier_lines.push_back("         plain reads: " + registered.error().message);
+      }
     }
     raw->cache = std::make_unique<cache::KvCache>(std::move(options), make_policy(pools->pages[0]));
     if (nvme || !tier_options.host.empty()) {

@@ -39,6 +39,7 @@ class Gpu final : public CudaDevice {
   Stream& copy_in() override { return *streams_[1]; }
   Stream& copy_out() override { return *streams_[2]; }
   std::string description() const override { return description_; }
+  bool host_reaches_memory() const override { return false; }
   bool has_gates() const override { return parts_->values.wait != nullptr; }
   const Error* failure() const override { return parts_->health->failure(); }
 

@@ -244,6 +244,7 @@ TEST(Bands, random_clients_get_the_answers_of_a_run_without_cache) {
     options.sequences = 1 + static_cast<uint32_t>(i % 4);
     options.preempt_every = i % 5 == 4 ? 17 : 0;
     options.host_pages = i % 3 == 0 ? 30 : 0;
+    options.own_memory = i % 4 == 3;
     options.load_bytes_max = 16384u << (i % 6);
     options.faults.latency_max = std::chrono::microseconds(200 << (i % 6));
     options.faults.read_error = i % 4 == 0 ? 0.02 : 0;

@@ -23,6 +23,7 @@ WorldOptions options_of(uint64_t i, sim::SimFiles& files) {
   options.codec_bytes = kPageBytes << (i % 5 == 0 ? 0 : 4);  // buffers run out, or do not
   options.files = &files;
   options.nvme_bytes = (1u << 20) << (i % 4);
+  options.own_memory = i % 4 == 3;
   options.faults.latency_max = std::chrono::microseconds(200 << (i % 6));
   return options;
 }

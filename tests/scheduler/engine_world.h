@@ -35,6 +35,7 @@ class World {
         parker_(clock_, device_),
         loop_(clock_, parker_) {
     device_.gates = options.gates;
+    device_.own_memory = options.own_memory;
     PolicyOptions policy;
     policy.sequences_max = options.sequences;
     policy.step_tokens_max = options.step_tokens;
@@ -317,18 +318,19 @@ class World {
     tiers.scrub_pause = options_.scrub_pause;
     tiers.scrub_rest = options_.scrub_rest;
     tiers.rows_under_load_max = options_.step_tokens;
-    memory_.push_back(*device_.allocate(options_.staging_bytes));
+    memory_.push_back(*device_.allocate_host(options_.staging_bytes));
     tiers.staging = {memory_.back().data, options_.staging_bytes};
     tiers.nvme_codec = options_.codec;
     tiers.host_codec = options_.host_codec;
-    for (std::span<std::byte>* buffers : {&tiers.encode_buffers, &tiers.decode_buffers,
-                                          &tiers.host_encode_buffers, &tiers.host_decode_buffers}) {
-      memory_.push_back(*device_.allocate(options_.codec_bytes));
+    for (std::span<std::byte>* buffers :
+         {&tiers.encode_buffers, &tiers.decode_buffers, &tiers.host_encode_buffers,
+          &tiers.host_decode_buffers, &tiers.landing}) {
+      memory_.push_back(*device_.allocate_host(options_.codec_bytes));
       *buffers = {memory_.back().data, options_.codec_bytes};
     }
     for (const auto& layout : runner_.shape().groups) {
       if (options_.host_pages == 0) break;
-      memory_.push_back(*device_.allocate(options_.host_pages * layout.page_bytes()));
+      memory_.push_back(*device_.allocate_host(options_.host_pages * layout.page_bytes()));
       tiers.host.push_back({memory_.back().data, options_.host_pages});
     }
     tiers_ = std::make_unique<cache::Tiers>(

@@ -62,6 +62,7 @@ struct WorldOptions {
   uint32_t context = kContext;  // tokens that a sequence may have
   cache::BandLoads bands = cache::BandLoads::kAuto;
   bool gates = true;                                     // the device has them
+  bool own_memory = false;                               // that nobody else may touch
   uint32_t band_bytes_min = io::kSectorBytes;            // of a band in the store
   std::chrono::nanoseconds scrub_pause{}, scrub_rest{};  // 0: nothing is scrubbed
   bool clear_at_end = true;  // the lower tiers; else the store keeps its pages for another world

@@ -1,5 +1,7 @@
 #include "tests/sim/sim_device.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -131,6 +133,25 @@ std::optional<Clock::TimePoint> SimDevice::next_due() const {
 }
 
 Result<kernels::DeviceMemory> SimDevice::allocate(size_t bytes) {
+  if (!own_memory) return allocate_host(bytes);
+  void* const at = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  CHECK(at != MAP_FAILED);
+  auto* const data = static_cast<std::byte*>(at);
+  blocks_->push_back({data, bytes});
+  std::shared_ptr<void> owner(data, [blocks = blocks_, bytes](void* mine) {
+    std::erase_if(*blocks, [mine](const auto& block) { return block.data() == mine; });
+    munmap(mine, bytes);
+  });
+  return kernels::DeviceMemory{data, bytes, std::move(owner)};
+}
+
+void SimDevice::let_touch(bool may) const {
+  for (const auto& block : *blocks_) {
+    CHECK(mprotect(block.data(), block.size(), may ? PROT_READ | PROT_WRITE : PROT_NONE) == 0);
+  }
+}
+
+Result<kernels::DeviceMemory> SimDevice::allocate_host(size_t bytes) {
   const size_t rounded = (bytes + 4095) / 4096 * 4096;
   auto* data = static_cast<std::byte*>(std::aligned_alloc(4096, rounded));
   CHECK(data != nullptr);
@@ -143,7 +164,9 @@ bool SimDevice::run_one() {
   for (uint64_t i = 0; i < 3; ++i) {
     SimStream& stream = streams_[(first + i) % 3];
     if (!stream.runnable()) continue;
+    let_touch(true);
     stream.run_one();
+    let_touch(false);
     return true;
   }
   return false;

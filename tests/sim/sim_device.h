@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -92,7 +93,8 @@ class SimDevice final : public kernels::Device {
   explicit SimDevice(uint64_t seed) : seed_(seed) {}
 
   Result<kernels::DeviceMemory> allocate(size_t bytes) override;
-  Result<kernels::DeviceMemory> allocate_host(size_t bytes) override { return allocate(bytes); }
+  Result<kernels::DeviceMemory> allocate_host(size_t bytes) override;
+  bool host_reaches_memory() const override { return !own_memory; }
   std::unique_ptr<kernels::Event> make_event() override { return std::make_unique<SimEvent>(); }
   std::unique_ptr<kernels::Gate> make_gate() override {
     CHECK(gates);
@@ -105,6 +107,8 @@ class SimDevice final : public kernels::Device {
   std::string description() const override { return "simulated"; }
 
   bool gates = true;  // false: a device without; set before it is used
+  // True: what allocate() gives traps unless an operation runs. Set before it is used.
+  bool own_memory = false;
 
   // From now on operations take time, and run when that is over. `launch_time` is asked at each
   // launch. `clock` outlives the device.
@@ -128,6 +132,10 @@ class SimDevice final : public kernels::Device {
   Speed speed_;
   uint64_t seed_;
   uint64_t choices_ = 0;
+  using Blocks = std::vector<std::span<std::byte>>;
+  void let_touch(bool may) const;
+  // Memory of its own; whoever has some still has this.
+  const std::shared_ptr<Blocks> blocks_ = std::make_shared<Blocks>();
   SimStream streams_[3];
 };
 
