@@ -8,6 +8,7 @@
 #include "kernels/cuda/cuda_gate.h"
 #include "kernels/cuda/cuda_parts.h"
 #include "kernels/cuda/cuda_stream.h"
+#include "kernels/cuda/gpus.h"
 #include "kernels/cuda/memory.h"
 #include "runtime/check.h"
 
@@ -77,25 +78,16 @@ Gpu::~Gpu() {
   cudaDeviceReset();
 }
 
-Error no_gpu(const std::string& why) { return {ErrorCode::kUnavailable, "no GPU to use: " + why}; }
-
 // "cuda NVIDIA H200, sm_90, 139 GiB"
 Result<std::string> describe(int index) {
-  int count = 0;
-  if (const cudaError_t error = cudaGetDeviceCount(&count); error != cudaSuccess) {
-    cudaGetLastError();
-    return no_gpu(error_text("cudaGetDeviceCount", error));
+  const auto gpus = find_gpus();
+  if (!gpus) return gpus.error();
+  if (index < 0 || static_cast<size_t>(index) >= gpus->size()) {
+    return Error{ErrorCode::kUnavailable, "no GPU to use: there is none with index " +
+                                              std::to_string(index) + " among " +
+                                              std::to_string(gpus->size())};
   }
-  if (index < 0 || index >= count) {
-    return no_gpu("there is none with index " + std::to_string(index) + " among " +
-                  std::to_string(count));
-  }
-  cudaDeviceProp about{};
-  if (const cudaError_t error = cudaGetDeviceProperties(&about, index); error != cudaSuccess) {
-    return no_gpu(error_text("cudaGetDeviceProperties", error));
-  }
-  return "cuda " + std::string(about.name) + ", sm_" + std::to_string(about.major) +
-         std::to_string(about.minor) + ", " + std::to_string(about.totalGlobalMem >> 30) + " GiB";
+  return "cuda " + (*gpus)[static_cast<size_t>(index)].description();
 }
 
 Result<std::shared_ptr<CudaParts>> make_parts(int index) {

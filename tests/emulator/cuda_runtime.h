@@ -71,6 +71,7 @@ inline constexpr unsigned int cudaHostRegisterPortable = 1;
 inline constexpr unsigned int cudaHostRegisterMapped = 2;
 inline constexpr unsigned long long cudaEnableDefault = 0;
 
+cudaError_t cudaDriverGetVersion(int* version);
 cudaError_t cudaGetDeviceCount(int* count);
 cudaError_t cudaSetDevice(int device);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* about, int device);

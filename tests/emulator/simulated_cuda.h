@@ -38,9 +38,10 @@ namespace spillway::emulator {
 
 struct SimulatedCudaOptions {
   uint64_t seed = 0;
-  bool threads = false;  // a stream runs in a thread of its own
-  bool at_once = false;  // what may run has run when the call that enqueues it returns
-  int devices = 1;       // 0: as on a machine without a GPU
+  bool threads = false;        // a stream runs in a thread of its own
+  bool at_once = false;        // what may run has run when the call that enqueues it returns
+  int devices = 1;             // 0: as on a machine without a GPU
+  int driver_version = 13000;  // 0: as on one without a driver
   size_t device_bytes = size_t{256} << 20;
   size_t pinned_bytes = size_t{256} << 20;
   bool write_words = true;  // what this driver can

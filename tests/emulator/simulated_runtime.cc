@@ -88,7 +88,14 @@ cudaError_t SimulatedCuda::launch(cudaStream_t stream, const kernels::cuda::Laun
                 [stream, shape, kernel = std::move(kernel)] { stream->run_blocks(shape, kernel); });
 }
 
+cudaError_t cudaDriverGetVersion(int* version) {
+  *version = cuda().options().driver_version;
+  return cudaSuccess;
+}
+
 cudaError_t cudaGetDeviceCount(int* count) {
+  *count = 0;
+  if (cuda().options().driver_version < CUDART_VERSION) return cudaErrorInsufficientDriver;
   *count = cuda().options().devices;
   if (const cudaError_t error = cuda().begin("cudaGetDeviceCount"); error != cudaSuccess) {
     return error;

@@ -290,7 +290,6 @@ TEST(CudaDevice, no_gpu_is_an_error_that_says_so) {
   EXPECT_EQ(none.make_device(), nullptr);
   EXPECT_EQ(none.made_error->code, ErrorCode::kUnavailable);
   EXPECT_THAT(none.made_error->message, HasSubstr("no GPU to use"));
-  EXPECT_THAT(none.made_error->message, HasSubstr("cudaErrorNoDevice"));
   for (const int index : {-1, 7}) {
     const auto wrong = make_cuda_device({.index = index});
     EXPECT_EQ(wrong.error().code, ErrorCode::kUnavailable);

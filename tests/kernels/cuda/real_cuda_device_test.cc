@@ -53,7 +53,7 @@ TEST(RealCudaDevice, a_gpu_does_its_work_or_is_said_to_be_missing) {
   if (!made) {
     std::printf("%s\n", made.error().message.c_str());
     EXPECT_EQ(made.error().code, ErrorCode::kUnavailable);
-    EXPECT_THAT(made.error().message, testing::HasSubstr("no GPU to use: cudaGetDeviceCount"));
+    EXPECT_THAT(made.error().message, testing::HasSubstr("no GPU to use: "));
     return;
   }
   std::printf("%s\n", (*made)->description().c_str());
