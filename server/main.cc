@@ -6,6 +6,7 @@
 #include <iostream>
 
 #include "server/cli/commands.h"
+#include "server/cli/gpus.h"
 #include "server/template_command.h"
 #include "server/version.h"
 
@@ -33,7 +34,7 @@ int main(int argc, char** argv) {
     case Command::kTemplate:
       return template_command(line->render, std::cout, std::cerr);
     case Command::kVersion:
-      std::printf("spillway %s\n", std::string(version()).c_str());
+      std::printf("spillway %s, %s\n", std::string(version()).c_str(), gpu_support().c_str());
       return 0;
   }
 }

@@ -14,8 +14,10 @@
 #include "runtime/log.h"
 #include "server/cli/commands.h"
 #include "server/cli/doctor_report.h"
+#include "server/cli/gpus.h"
 #include "server/cli/kv_type.h"
 #include "server/cli/load_model.h"
+#include "server/cli/sizes.h"
 
 namespace spillway::server {
 namespace {
@@ -47,6 +49,26 @@ std::string huge_page_setting() {
   return line.substr(open + 1, close - open - 1);
 }
 
+void add_gpus(MachineFacts& facts) {
+  const auto gpus = find_gpus();
+  if (!gpus) {
+    facts.gpus = {gpus.error().message};
+    return;
+  }
+  for (const kernels::GpuInfo& gpu : *gpus) {
+    std::string& line =
+        facts.gpus.emplace_back("cuda:" + std::to_string(gpu.index) + ", " + gpu.description());
+    if (!gpu.has_kernels()) {
+      line += ": too old, there are kernels from sm_80 on";
+      continue;
+    }
+    const auto memory = gpu_memory(gpu.index);
+    facts.gpu_usable |= memory.has_value();
+    line +=
+        memory ? ", " + bytes_text(memory->free_bytes) + " free" : ": " + memory.error().message;
+  }
+}
+
 MachineFacts machine_facts(kernels::CpuLevel level, uint32_t threads) {
   MachineFacts facts;
   facts.features = kernels::cpu_features();
@@ -60,6 +82,7 @@ MachineFacts machine_facts(kernels::CpuLevel level, uint32_t threads) {
     facts.lockable_bytes = limit.rlim_cur;
   }
   facts.privileged = geteuid() == 0;
+  add_gpus(facts);
   return facts;
 }
 

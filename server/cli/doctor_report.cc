@@ -45,6 +45,12 @@ std::string machine_text(const DoctorReport& report) {
   text += row("memory copies", rate_text(report.copies.bytes_per_s) + ", a page of " +
                                    bytes_text(report.copy_page_bytes) + " alone in " +
                                    time_text(report.copies.page_s));
+  for (const std::string& line : machine.gpus) text += row("GPU", line);
+  if (machine.gpu_usable) {
+    text += row("",
+                "serve takes it unless --device cpu says otherwise; what follows is measured "
+                "on, and advised for, the processor");
+  }
   return text;
 }
 

@@ -22,6 +22,8 @@ struct MachineFacts {
   uint64_t huge_bytes = 0, huge_bytes_asked = 0;  // that came in huge pages, of a block like a pool
   uint64_t lockable_bytes = UINT64_MAX;           // RLIMIT_MEMLOCK
   bool privileged = false;                        // root is not held to it
+  std::vector<std::string> gpus;                  // a line each, or one that says why there is none
+  bool gpu_usable = false;
 };
 
 struct ModelFigures {

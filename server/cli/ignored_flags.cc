@@ -12,7 +12,6 @@ struct IgnoredFlag {
 };
 
 constexpr IgnoredFlag kFlags[] = {
-    {"--gpu-memory-utilization", true, "--kv-device-size sets the memory for KV pages"},
     {"--dtype", true, "the file says its own formats; --kv-cache-dtype sets the cache's"},
     {"--quantization,-q", true, "the file says its own formats"},
     {"--load-format", true, "models are GGUF files"},

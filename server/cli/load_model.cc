@@ -137,16 +137,19 @@ void fill_served(ServedModel& served, const ModelOptions& options, const std::st
   served.seed = options.seed;
 }
 
-scheduler::EngineOptions engine_options_of(const ModelOptions& options, uint32_t context) {
+scheduler::EngineOptions engine_options_of(const ModelOptions& options, const LoadedRunner& model,
+                                           uint32_t context) {
   scheduler::EngineOptions engine;
-  engine.kv_device_bytes =
-      options.kv_device_bytes != 0 ? options.kv_device_bytes : default_kv_bytes();
+  engine.kv_device_bytes = model.kv_device_bytes != 0     ? model.kv_device_bytes
+                           : options.kv_device_bytes != 0 ? options.kv_device_bytes
+                                                          : default_kv_bytes();
   engine.context_tokens_max = context;
   engine.sequences_max = options.sequences_max;
   engine.step_tokens_max = options.step_tokens_max;
   engine.prefix_caching = options.prefix_caching;
   engine.eviction_policy = *cache::parse_eviction_policy(options.eviction_policy);
-  engine.kv_host_bytes = options.kv_host_bytes;
+  engine.kv_host_bytes =
+      options.kv_host_bytes.value_or(default_host_bytes(!model.device->host_reaches_memory()));
   engine.kv_nvme_dir = options.kv_nvme_dir;
   engine.kv_nvme_bytes = options.kv_nvme_bytes;
   if (options.kv_nvme_write == "reuse") engine.kv_nvme_write = cache::WritePolicy::kReuse;
@@ -222,7 +225,8 @@ Result<LoadedModel> load_model(const ModelOptions& options) {
     spdlog::warn("context asked={} trained={}: answers past the trained length may be poor",
                  context, trained);
   }
-  const scheduler::EngineOptions engine_options = engine_options_of(options, context);
+  const scheduler::EngineOptions engine_options =
+      engine_options_of(options, backend->model, context);
   auto engine = scheduler::Engine::start(engine_options, *backend->model.runner,
                                          *backend->model.device, *backend->tokenizer);
   if (!engine) return engine.error();

@@ -23,5 +23,8 @@ Result<LoadedModel> load_model(const ModelOptions& options);
 std::string model_path_or_default(const std::string& path);
 // Memory for KV pages when no size is given.
 uint64_t default_kv_bytes();
+// What serve takes for a host tier where nothing is said. Where the device's memory is the host's,
+// a tier there would hold copies of what is there already.
+inline uint64_t default_host_bytes(bool gpu) { return gpu ? default_kv_bytes() : 0; }
 
 }  // namespace spillway::server

@@ -7,6 +7,9 @@
 #include "kernels/cpu_level.h"
 #include "model/divided_transformer.h"
 #include "model/transformer.h"
+#include "runtime/log.h"
+#include "server/cli/device_choice.h"
+#include "server/cli/gpus.h"
 #include "server/cli/kv_type.h"
 
 namespace spillway::server {
@@ -44,9 +47,7 @@ Result<void> load_whole(const model::GgufFile& file, const model::TransformerOpt
   return {};
 }
 
-}  // namespace
-
-Result<LoadedRunner> load_runner(const model::GgufFile& file, const ModelOptions& options) {
+Result<LoadedRunner> load_on_cpu(const model::GgufFile& file, const ModelOptions& options) {
   const auto level = kernels::cpu_level_from_environment();
   if (!level) return level.error();
   const auto kv_type = kv_type_of(options.kv_type);
@@ -73,6 +74,21 @@ Result<LoadedRunner> load_runner(const model::GgufFile& file, const ModelOptions
   loaded.architecture = file.get_string_or("general.architecture", "").value();
   loaded.devices_line = devices_line(loaded, division);
   return loaded;
+}
+
+}  // namespace
+
+Result<LoadedRunner> load_runner(const model::GgufFile& file, const ModelOptions& options) {
+  const uint32_t devices = options.tensor_parallel * options.pipeline_parallel;
+  const bool asked = options.device.kind != DeviceWish::Kind::kCpu;
+  const auto choice = choose_device(
+      options.device, devices, asked ? find_gpus() : Result<std::vector<kernels::GpuInfo>>({}));
+  if (!choice) return choice.error();
+  if (!choice->why.empty()) {
+    spdlog::info("device wanted=auto used={} why=\"{}\"",
+                 choice->gpu ? "cuda:" + std::to_string(choice->index) : "cpu", choice->why);
+  }
+  return choice->gpu ? load_on_gpu(file, options, choice->index) : load_on_cpu(file, options);
 }
 
 }  // namespace spillway::server

@@ -1,4 +1,5 @@
-// The devices of a model and what computes it on them: one device, or several that share it.
+// The devices of a model and what computes it on them: a GPU, the processor, or several devices
+// that share it.
 #pragma once
 
 #include <memory>
@@ -18,11 +19,13 @@ struct LoadedRunner {                                     // destroyed from the 
   std::unique_ptr<model::Runner> runner;
   kernels::Device* device = nullptr;  // the engine's: one of them, or all as one
   std::string architecture;
-  std::string devices_line;  // for a person
+  std::string devices_line;      // for a person
+  uint64_t kv_device_bytes = 0;  // for KV pages, on a GPU; 0: the options say how much
 };
 
-// Reads and repacks the weights: about as long as reading the file. Errors name the flag, or the
-// file and what is wrong with it.
+// Chooses the device, and says so in the log where that was left to us. Reads and repacks the
+// weights: about as long as reading the file. Errors name the flag, or the file and what is wrong
+// with it.
 Result<LoadedRunner> load_runner(const model::GgufFile& file, const ModelOptions& options);
 
 }  // namespace spillway::server

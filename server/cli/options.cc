@@ -13,9 +13,11 @@ namespace spillway::server {
 namespace {
 
 constexpr uint32_t kParallelMax = 16;
+constexpr const char* kModelGroup = "Model and cache";
 
 // Takes "512M" into a number of bytes.
-void add_size(CLI::App& app, const std::string& names, uint64_t& bytes, const std::string& help) {
+template <class Bytes>
+void add_size(CLI::App& app, const std::string& names, Bytes& bytes, const std::string& help) {
   app.add_option_function<std::string>(
          names,
          [&bytes](const std::string& text) {
@@ -35,15 +37,43 @@ void add_model_path(CLI::App& app, std::string& path) {
       ->type_name("FILE");
 }
 
+void add_device_flags(CLI::App& app, DeviceWish& device, double& utilization,
+                      const std::string& group) {
+  app.add_option_function<std::string>(
+         "--device",
+         [&device](const std::string& text) {
+           const auto wish = parse_device(text);
+           if (!wish) throw CLI::ValidationError("--device", wish.error().message);
+           device = *wish;
+         },
+         "Where the model runs: on a GPU (cuda, or cuda:1 for another than the first), on the "
+         "processor (cpu), or on a GPU where one can be used (auto, the default)")
+      ->take_last()
+      ->type_name("auto|cpu|cuda[:INDEX]")
+      ->group(group);
+  app.add_option("--gpu-memory-utilization", utilization,
+                 "Share of a GPU's memory that all which runs there may take; KV pages get what "
+                 "weights and a step leave of it. Without effect on the processor, or with "
+                 "--kv-device-size")
+      ->check(CLI::Range(0.05, 1.0))
+      ->check([](const std::string& text) {  // "nan" is in every range
+        return text.find_first_of("nN") == std::string::npos ? "" : "is no share";
+      })
+      ->type_name("SHARE")
+      ->capture_default_str()
+      ->group(group);
+}
+
 void add_model_flags(CLI::App& app, ModelOptions& model) {
-  const std::string group = "Model and cache";
+  const std::string group = kModelGroup;
   app.add_option("--max-model-len,-c", model.context_tokens_max,
                  "Most tokens of prompt and answer together (default: as trained)")
       ->check(CLI::Range(1u, 1u << 24))
       ->type_name("TOKENS")
       ->group(group);
   add_size(app, "--kv-device-size,--kv-cache-memory-bytes", model.kv_device_bytes,
-           "Memory for KV pages: 512M, 4G (default: a quarter of what is free, at most 4G)");
+           "Memory for KV pages: 512M, 4G (default: of the processor's a quarter of what is free, "
+           "at most 4G; of a GPU's what --gpu-memory-utilization leaves)");
   app.get_option("--kv-device-size")->group(group);
   app.add_option("--kv-cache-dtype", model.kv_type, "Number format of the KV cache")
       ->check(CLI::IsMember({"auto", "f16", "bf16", "f32", "float16", "bfloat16", "float32"}))
@@ -78,7 +108,8 @@ void add_model_flags(CLI::App& app, ModelOptions& model) {
       ->type_name("PERCENT")
       ->group(group);
   app.add_option("--threads,-t", model.threads,
-                 "Compute threads, of all devices together (default: one per core)")
+                 "Compute threads, of all CPU devices together; with a GPU, those that load the "
+                 "weights (default: one per core)")
       ->check(CLI::Range(1u, 1024u))
       ->group(group);
   app.add_option("--tensor-parallel-size,--tp", model.tensor_parallel,
@@ -146,10 +177,9 @@ void add_tier_flags(CLI::App& app, ModelOptions& model) {
       ->type_name("SECONDS")
       ->capture_default_str()
       ->group(group);
-  add_size(
-      app, "--kv-host-size", model.kv_host_bytes,
-      "Host memory for KV pages; of use where the device has memory of its own, or with a codec "
-      "(default: 0)");
+  add_size(app, "--kv-host-size", model.kv_host_bytes,
+           "Host memory for KV pages; of use where the device has memory of its own, or with a "
+           "codec (default: 0; with a GPU a quarter of what is free, at most 4G)");
   app.get_option("--kv-host-size")->group(group);
   add_host_codec(app, model.kv_host_codec);
   app.get_option("--kv-host-codec")->group(group);
@@ -231,6 +261,7 @@ void add_network_flags(CLI::App& app, ServerOptions& server) {
 
 void add_serve(CLI::App& app, ServeOptions& options) {
   add_model_path(app, options.model.path);
+  add_device_flags(app, options.model.device, options.model.gpu_utilization, kModelGroup);
   add_model_flags(app, options.model);
   add_tier_flags(app, options.model);
   const std::string group = "Serving";
@@ -269,6 +300,7 @@ void add_serve(CLI::App& app, ServeOptions& options) {
 
 void add_chat(CLI::App& app, ChatOptions& options) {
   add_model_path(app, options.model.path);
+  add_device_flags(app, options.model.device, options.model.gpu_utilization, kModelGroup);
   add_model_flags(app, options.model);
   app.add_option("--url", options.url,
                  "Chat with the server at this address (http://127.0.0.1:8000) instead of loading "
@@ -325,6 +357,7 @@ void add_kv_type(CLI::App& app, std::string& type) {
 void add_plan(CLI::App& app, PlanOptions& options) {
   CLI::App* plan = app.add_subcommand("plan", "Say how much memory a model and its users take");
   add_model_path(*plan, options.path);
+  add_device_flags(*plan, options.device, options.gpu_utilization, "Options");
   plan->add_option("--context,-c", options.context_tokens,
                    "Tokens of each user (default: as trained; 4096 without a file)")
       ->check(CLI::Range(1u, 1u << 24))
@@ -335,7 +368,8 @@ void add_plan(CLI::App& app, PlanOptions& options) {
   add_kv_type(*plan, options.kv_type);
   add_size(*plan, "--kv-device-size,--kv-cache-memory-bytes", options.kv_device_bytes,
            "Memory for KV pages (default: what serve takes on this machine)");
-  add_size(*plan, "--kv-host-size", options.kv_host_bytes, "Host memory for KV pages (default: 0)");
+  add_size(*plan, "--kv-host-size", options.kv_host_bytes,
+           "Host memory for KV pages (default: what serve takes on this machine)");
   add_host_codec(*plan, options.kv_host_codec);
   add_size(*plan, "--kv-nvme-size", options.kv_nvme_bytes, "Disk for KV pages (default: 0)");
   const std::string group = "A model that you do not have";

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "server/cli/device_choice.h"
 #include "server/service.h"
 #include "server/template_command.h"
 
@@ -21,8 +22,10 @@ struct ModelOptions {
   uint32_t step_tokens_max = 2048;
   uint32_t page_tokens = 16;
   std::string kv_type = "auto";
-  uint64_t kv_device_bytes = 0;  // 0: a quarter of the free memory, at most 4 GiB
-  uint64_t kv_host_bytes = 0;    // 0: no host tier
+  DeviceWish device;
+  double gpu_utilization = 0.9;           // of a GPU's memory, that all may take together
+  uint64_t kv_device_bytes = 0;           // 0: what a GPU has left, or default_kv_bytes()
+  std::optional<uint64_t> kv_host_bytes;  // 0: no host tier; none: one where there is a GPU
   std::string kv_host_codec = "identity";
   std::string kv_nvme_dir;  // empty: no NVMe tier
   uint64_t kv_nvme_bytes = uint64_t{8} << 30;
@@ -32,7 +35,7 @@ struct ModelOptions {
   std::string kv_verify = "nvme";
   std::string prefer = "throughput";
   std::string io_backend = "auto";
-  uint32_t threads = 0;            // of all devices together; 0: one per core
+  uint32_t threads = 0;            // of all CPU devices together; 0: one per core
   uint32_t tensor_parallel = 1;    // devices that share each layer
   uint32_t pipeline_parallel = 1;  // times as many, each with a part of the layers
   bool prefix_caching = true;
@@ -82,12 +85,14 @@ struct PlanShape {
 
 struct PlanOptions {
   std::string path;
+  DeviceWish device;
+  double gpu_utilization = 0.9;
   PlanShape shape;
   uint32_t context_tokens = 0;  // of each user; 0: as trained, or 4,096
   uint64_t users = 1;
   std::string kv_type = "auto";
-  uint64_t kv_device_bytes = 0;  // 0: what serve takes on this machine
-  uint64_t kv_host_bytes = 0;
+  uint64_t kv_device_bytes = 0;           // 0: what serve takes on this machine
+  std::optional<uint64_t> kv_host_bytes;  // none: what serve takes
   std::string kv_host_codec = "identity";
   uint64_t kv_nvme_bytes = 0;
 };

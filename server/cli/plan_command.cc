@@ -6,6 +6,9 @@
 #include "model/gguf.h"
 #include "scheduler/memory_ledger.h"
 #include "server/cli/commands.h"
+#include "server/cli/device_choice.h"
+#include "server/cli/gpu_budget.h"
+#include "server/cli/gpus.h"
 #include "server/cli/kv_type.h"
 #include "server/cli/load_model.h"
 #include "server/cli/sizes.h"
@@ -62,6 +65,38 @@ Result<Subject> subject_of_file(const PlanOptions& options, kernels::KvType type
     subject.weight_bytes += tensor.data.size();
   subject.context_trained = config->context_tokens_max;
   return subject;
+}
+
+// What serve would take for KV on this machine: where, and how much.
+struct DeviceRoom {
+  bool gpu = false;
+  uint64_t bytes = 0;
+  std::string note = "what serve takes on this machine";
+};
+
+// A step's room, of which only the model itself knows.
+constexpr uint64_t kStepBytes = uint64_t{512} << 20;
+
+Result<DeviceRoom> device_room(const PlanOptions& options, const Subject& subject) {
+  const bool asked = options.device.kind != DeviceWish::Kind::kCpu;
+  const auto choice = choose_device(
+      options.device, 1, asked ? find_gpus() : Result<std::vector<kernels::GpuInfo>>({}));
+  if (!choice) return choice.error();
+  DeviceRoom room{.gpu = choice->gpu};
+  if (options.kv_device_bytes != 0) {
+    room.bytes = options.kv_device_bytes;
+    return room;
+  }
+  room.bytes = default_kv_bytes();
+  if (!choice->gpu) return room;
+  const auto memory = gpu_memory(choice->index);
+  if (!memory) return memory.error();
+  const auto left =
+      kv_bytes_on_gpu(*memory, options.gpu_utilization, subject.weight_bytes + kStepBytes);
+  if (!left) return left.error();
+  room.bytes = *left;
+  room.note = "about what serve finds left on GPU " + std::to_string(choice->index);
+  return room;
 }
 
 void print_row(const std::string& label, const std::string& value) {
@@ -141,9 +176,10 @@ int plan_command(const PlanOptions& options) {
                             : subject->context_trained != 0 ? subject->context_trained
                                                             : kContextTokens;
   question.users = options.users;
-  question.device_bytes =
-      options.kv_device_bytes != 0 ? options.kv_device_bytes : default_kv_bytes();
-  question.host_bytes = options.kv_host_bytes;
+  const auto room = device_room(options, *subject);
+  if (!room) return fail(room.error());
+  question.device_bytes = room->bytes;
+  question.host_bytes = options.kv_host_bytes.value_or(default_host_bytes(room->gpu));
   if (options.kv_host_codec == "planes") question.host_codec = kernels::PageCodec::kPlanes;
   if (!kernels::suits(question.host_codec, *type)) {
     return fail(
@@ -173,7 +209,7 @@ int plan_command(const PlanOptions& options) {
   print_row(users_text(options.users), bytes_text(ledger->all_bytes));
   print_tier("device", question.device_bytes, ledger->device, "--kv-device-size");
   if (options.kv_device_bytes == 0) {
-    print_row("", "(what serve takes on this machine; --kv-device-size says otherwise)");
+    print_row("", "(" + room->note + "; --kv-device-size says otherwise)");
   }
   if (ledger->groups.size() > 1 && ledger->groups[0].device_bytes != 0) {
     print_row("", "(" + bytes_text(ledger->groups[0].device_bytes) + " of it for full attention, " +

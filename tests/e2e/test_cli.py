@@ -82,14 +82,14 @@ class CommandLine(unittest.TestCase):
 
 
     def test_flags_of_vllm_without_effect_are_taken_and_said_to_have_none(self):
-        flags = ["--gpu-memory-utilization", "0.9", "--dtype", "auto", "--enforce-eager",
-                 "--no-enable-chunked-prefill", "--prefix-caching-hash-algo", "sha256"]
+        flags = ["--dtype", "auto", "--enforce-eager", "--no-enable-chunked-prefill",
+                 "--prefix-caching-hash-algo", "sha256"]
         with Server(*flags, wait=False) as server:
             while "listening" not in server.output():
                 self.assertIsNone(server.process.poll(), server.output())
                 time.sleep(0.02)
             lines = server.output().splitlines()
-            for flag in ("--gpu-memory-utilization", "--dtype", "--enforce-eager",
+            for flag in ("--dtype", "--enforce-eager",
                          "--prefix-caching-hash-algo", "--enable-chunked-prefill"):
                 said = [line for line in lines if f"{flag} has no effect here: " in line]
                 self.assertEqual(len(said), 1, (flag, lines))
@@ -148,12 +148,42 @@ class CommandLine(unittest.TestCase):
         text = run("serve", "--help").stdout
         for flag in ("--model", "--served-model-name", "--host", "--port", "--api-key",
                      "--max-model-len", "--max-num-seqs", "--max-num-batched-tokens",
-                     "--gpu-memory-utilization", "--block-size", "--kv-cache-dtype",
+                     "--device", "--gpu-memory-utilization", "--block-size", "--kv-cache-dtype",
                      "--kv-device-size", "--kv-cache-memory-bytes", "--threads",
                      "--enable-prefix-caching", "--no-enable-prefix-caching", "--seed",
                      "--tensor-parallel-size", "--pipeline-parallel-size",
                      "--chat-template", "--shutdown-timeout", "--ssl-certfile", "--ssl-keyfile"):
             self.assertIn(flag, text)
+
+
+class Device(unittest.TestCase):
+    """Where no GPU is to be seen; test_gpu.py has one."""
+
+    BLIND = {"CUDA_VISIBLE_DEVICES": "-1"}
+    WHY = r"(built without CUDA|no GPU to use: )"
+
+    def test_a_gpu_that_is_not_there_is_refused_in_words(self):
+        result = subprocess.run(
+            [BINARY, "serve", "--model", str(MODEL), "--port", "0", "--device", "cuda"],
+            env={**os.environ, **self.BLIND}, capture_output=True, text=True, timeout=60)
+        self.assertEqual(result.returncode, 1)
+        self.assertRegex(result.stderr, "--device cuda: .*" + self.WHY)
+
+    def test_auto_runs_on_the_processor_and_says_why(self):
+        with Server("--device", "auto", env=self.BLIND) as server:
+            self.assertRegex(server.output(), 'device wanted=auto used=cpu why="[^"]*' + self.WHY)
+            self.assertRegex(server.output(), "device +cpu ")
+
+    def test_what_is_no_device_or_share_is_refused(self):
+        for flags in (("--device", "gpu"), ("--device", "cuda:x"), ("--device", "cuda:-1"),
+                      ("--gpu-memory-utilization", "0"), ("--gpu-memory-utilization", "1.5"),
+                      ("--gpu-memory-utilization", "nan")):
+            result = run("serve", *flags)
+            self.assertEqual(result.returncode, 2, flags)
+            self.assertIn(flags[0], result.stderr)
+
+    def test_the_version_tells_whether_there_is_cuda(self):
+        self.assertRegex(run("version").stdout, r"^spillway [\d.]+, (no )?CUDA$")
 
 
 class Plan(unittest.TestCase):
@@ -246,7 +276,7 @@ class Doctor(unittest.TestCase):
                         r"from host memory +(loading|computing) is quicker",
                         r"from NVMe +(loading|computing) is quicker",
                         r"--kv-device-size +\d+[MG]", r"--kv-host-size +0, the default",
-                        r"--kv-nvme-size +", r"Refused here\n  "):
+                        r"--kv-nvme-size +", r"  GPU +\S", r"Refused here\n  "):
             self.assertRegex(result.stdout, pattern)
         self.assertEqual(os.listdir(self.folder.name), [])
 
