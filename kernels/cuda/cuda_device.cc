@@ -6,6 +6,7 @@
 
 #include "kernels/cuda/cuda_event.h"
 #include "kernels/cuda/cuda_gate.h"
+#include "kernels/cuda/cuda_graph.h"
 #include "kernels/cuda/cuda_parts.h"
 #include "kernels/cuda/cuda_stream.h"
 #include "kernels/cuda/gpus.h"
@@ -50,11 +51,13 @@ class Gpu final : public CudaDevice {
   void take_error_of(const char* operator_name, int error) override {
     parts_->health->ok(static_cast<cudaError_t>(error), operator_name);
   }
+  GraphMaker& graphs() override { return *graphs_; }
 
  private:
   const std::shared_ptr<CudaParts> parts_;
   const std::string description_;
   std::array<std::unique_ptr<CudaStream>, kStreams> streams_;
+  std::unique_ptr<CudaGraphs> graphs_;  // of the first of them
 };
 
 Result<> Gpu::make_streams() {
@@ -67,6 +70,7 @@ Result<> Gpu::make_streams() {
     }
     streams_[i] = std::make_unique<CudaStream>(parts_, native, i);
   }
+  graphs_ = std::make_unique<CudaGraphs>(parts_->health, streams_[0]->native());
   return Result<>();
 }
 

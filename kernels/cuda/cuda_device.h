@@ -23,6 +23,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "kernels/cuda/graph.h"
 #include "kernels/device.h"
 #include "runtime/result.h"
 
@@ -37,6 +38,9 @@ class CudaDevice : public Device {
   virtual CUstream_st* native(Stream& stream) const = 0;
   // What an operator returned. Other than 0: the device ends.
   virtual void take_error_of(const char* operator_name, int error) = 0;
+  // Of the compute stream, for use within its launch(). Graphs may outlive the device, but not be
+  // launched then.
+  virtual cuda::GraphMaker& graphs() = 0;
 };
 
 struct CudaDeviceOptions {

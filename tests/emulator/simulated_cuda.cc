@@ -73,7 +73,7 @@ std::string SimulatedCuda::left() const {
   std::string out = memory_.left();
   if (!streams_.empty()) out += std::to_string(streams_.size()) + " streams\n";
   if (!events_.empty()) out += std::to_string(events_.size()) + " events\n";
-  return out;
+  return out + graphs_.left();
 }
 
 cudaError_t SimulatedCuda::begin(const char* call, Waits waits) {
@@ -92,12 +92,34 @@ cudaError_t SimulatedCuda::begin(const char* call, Waits waits) {
     told_of_an_error_ = true;
     return error;
   }
+  if (waits == Waits::kForTheGpu && !captures_.empty()) {
+    for (const auto& capture : captures_) capture->spoilt = true;
+    report(std::string(call) + " while a stream captures");
+    return cudaErrorStreamCaptureUnsupported;
+  }
   return cudaSuccess;
 }
 
 void SimulatedCuda::enqueue(cudaStream_t stream, std::unique_ptr<Operation> operation) {
+  if (stream->capture != nullptr) {
+    stream->capture->add(stream, std::move(operation));
+    return;
+  }
   stream->add(std::move(operation));
   if (options_.at_once) run_all();
+}
+
+void SimulatedCuda::spoil(Capture& capture, std::string misuse) {
+  capture.spoilt = true;
+  report(std::move(misuse));
+}
+
+void SimulatedCuda::captures_end(const std::shared_ptr<Capture>& capture) {
+  capture->ended = true;
+  for (const auto& stream : order_) {
+    if (stream->capture == capture) stream->capture = nullptr;
+  }
+  std::erase(captures_, capture);
 }
 
 bool SimulatedCuda::known(const char* call, cudaStream_t stream) {
@@ -173,6 +195,8 @@ void SimulatedCuda::reset() {
   streams_.clear();
   order_.clear();
   events_.clear();
+  captures_.clear();
+  graphs_.clear();
   memory_.clear();
   gpu_.error.store(0, std::memory_order_relaxed);
   gpu_.until_error.store(-1, std::memory_order_relaxed);

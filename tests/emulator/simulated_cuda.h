@@ -11,7 +11,8 @@
 // What CUDA would let pass, and answers with garbage or a stall, is written down (take_misuse()):
 // host memory that is not registered, memory freed or an event destroyed while an operation names
 // it, the default stream, copies of a batch that depend on each other, a call that waits for the
-// GPU where forbid_waiting() says that there must be none, handles and addresses that name nothing.
+// GPU where forbid_waiting() says that there must be none, handles and addresses that name nothing,
+// and what spoils a stream's capture (simulated_capture.h).
 // Host code that touches a GPU's memory traps (simulated_memory.h).
 //
 // Thread: one at a time calls the runtime and this.
@@ -27,11 +28,13 @@
 
 #include "runtime/prng.h"
 #include "tests/emulator/cuda_runtime.h"
+#include "tests/emulator/simulated_capture.h"
 #include "tests/emulator/simulated_memory.h"
 #include "tests/emulator/simulated_stream.h"
 
 struct CUevent_st {
   std::shared_ptr<spillway::emulator::Recording> last;  // null: nothing was recorded yet
+  spillway::emulator::CapturedEvent captured;  // recorded last while a stream captured; or none
 };
 
 namespace spillway::emulator {
@@ -87,7 +90,12 @@ class SimulatedCuda {
   enum class Waits : uint8_t { kNo, kForTheGpu };
   cudaError_t begin(const char* call, Waits waits = Waits::kNo);
   void report(std::string misuse) { misuse_.push_back(std::move(misuse)); }
+  // Where the stream captures, into that.
   void enqueue(cudaStream_t stream, std::unique_ptr<Operation> operation);
+  void spoil(Capture& capture, std::string misuse);
+  void captures_begin(std::shared_ptr<Capture> capture) { captures_.push_back(std::move(capture)); }
+  void captures_end(const std::shared_ptr<Capture>& capture);
+  SimulatedGraphs& graphs() { return graphs_; }
   bool known(const char* call, cudaStream_t stream);  // false: reported
   bool known(const char* call, cudaEvent_t event);
   // False: a copy must not touch that, which was reported.
@@ -125,6 +133,8 @@ class SimulatedCuda {
   std::map<cudaStream_t, std::unique_ptr<CUstream_st>> streams_;
   std::vector<cudaStream_t> order_;  // as made: what the seed chooses from
   std::map<cudaEvent_t, std::unique_ptr<CUevent_st>> events_;
+  std::vector<std::shared_ptr<Capture>> captures_;  // under way
+  SimulatedGraphs graphs_;
   std::vector<CallFailure> failures_;
   std::map<std::string, uint64_t> calls_;
   std::vector<std::string> misuse_;

@@ -12,6 +12,8 @@
 
 namespace {
 
+using spillway::emulator::Capture;
+using spillway::emulator::CapturedEvent;
 using spillway::emulator::Operation;
 using spillway::emulator::Recording;
 using spillway::emulator::SimulatedCuda;
@@ -32,6 +34,9 @@ std::unique_ptr<Operation> make(Operation::Kind kind) {
 cudaError_t begin_on(const char* call, cudaStream_t stream) {
   if (const cudaError_t error = cuda().begin(call); error != cudaSuccess) return error;
   if (!cuda().known(call, stream)) return cudaErrorInvalidResourceHandle;
+  if (stream->capture != nullptr && stream->capture->spoilt) {
+    return cudaErrorStreamCaptureInvalidated;
+  }
   if (stream->device() == this_threads_device) return cudaSuccess;
   cuda().report(std::string(call) + " on a stream that is not the current device's");
   return cudaErrorInvalidResourceHandle;
@@ -43,12 +48,34 @@ bool overlap(const std::byte* a, size_t a_bytes, const std::byte* b, size_t b_by
   return a < b + b_bytes && b < a + a_bytes;
 }
 
+// A wait for an event that was recorded in a capture: the stream captures too from then on.
+cudaError_t wait_in_capture(cudaStream_t stream, const CapturedEvent& event) {
+  Capture& capture = *event.capture;
+  if (capture.ended) {
+    cuda().report("cudaStreamWaitEvent for an event of a capture that has ended");
+    if (stream->capture != nullptr) stream->capture->spoilt = true;
+    return cudaErrorCapturedEvent;
+  }
+  if (stream->capture != nullptr && stream->capture != event.capture) {
+    stream->capture->spoilt = true;
+    cuda().spoil(capture, "cudaStreamWaitEvent for an event of another capture");
+    return cudaErrorStreamCaptureMerge;
+  }
+  stream->capture = event.capture;
+  capture.order(stream, event.after);
+  return cudaSuccess;
+}
+
 // The driver's calls, which come by their address alone.
 CUresult word_call(const char* call, bool can, Operation::Kind kind, CUstream stream,
                    CUdeviceptr address, cuuint32_t value, unsigned int flags) {
   if (!can) return CUDA_ERROR_NOT_SUPPORTED;
   if (const cudaError_t error = begin_on(call, stream); error != cudaSuccess) {
     return static_cast<CUresult>(error);
+  }
+  if (stream->capture != nullptr) {  // some drivers would
+    cuda().spoil(*stream->capture, std::string(call) + " while the stream captures");
+    return static_cast<CUresult>(cudaErrorStreamCaptureUnsupported);
   }
   std::byte* const host = cuda().memory().host_of(address, sizeof(uint32_t));
   if (host == nullptr || address % sizeof(uint32_t) != 0 || flags != 0) {
@@ -244,6 +271,10 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   const cudaError_t error = begin_on("cudaStreamDestroy", stream);
   if (error != cudaSuccess) return error;
   if (!stream->idle()) cuda().report("cudaStreamDestroy of a stream that has yet to run");
+  if (stream->capture != nullptr) {
+    cuda().spoil(*stream->capture, "cudaStreamDestroy of a stream that captures");
+    if (stream->capture->origin == stream) cuda().captures_end(stream->capture);
+  }
   cuda().remove_stream(stream);
   return cudaSuccess;
 }
@@ -259,6 +290,11 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   const cudaError_t error = begin_on("cudaStreamWaitEvent", stream);
   if (error != cudaSuccess) return error;
   if (!cuda().known("cudaStreamWaitEvent", event)) return cudaErrorInvalidResourceHandle;
+  if (event->captured.capture != nullptr) return wait_in_capture(stream, event->captured);
+  if (stream->capture != nullptr) {
+    cuda().spoil(*stream->capture, "cudaStreamWaitEvent for what lies outside of the capture");
+    return cudaErrorStreamCaptureIsolation;
+  }
   if (event->last == nullptr) return cudaSuccess;  // as CUDA has it: nothing to wait for
   auto operation = make(Operation::Kind::kWaitEvent);
   operation->recording = event->last;
@@ -289,6 +325,11 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   const cudaError_t error = begin_on("cudaEventRecord", stream);
   if (error != cudaSuccess) return error;
   if (!cuda().known("cudaEventRecord", event)) return cudaErrorInvalidResourceHandle;
+  if (stream->capture != nullptr) {  // a place in the graph's order, which nobody else comes to
+    event->captured = {stream->capture, stream->capture->streams[stream]};
+    return cudaSuccess;
+  }
+  event->captured = {};
   auto operation = make(Operation::Kind::kRecord);
   operation->recording = event->last = std::make_shared<Recording>(false);
   cuda().enqueue(stream, std::move(operation));
@@ -299,6 +340,10 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   const cudaError_t error = cuda().begin("cudaEventQuery");
   if (error != cudaSuccess) return error;
   if (!cuda().known("cudaEventQuery", event)) return cudaErrorInvalidResourceHandle;
+  if (event->captured.capture != nullptr) {
+    cuda().spoil(*event->captured.capture, "cudaEventQuery of an event that was captured");
+    return cudaErrorCapturedEvent;
+  }
   const bool there = event->last == nullptr || event->last->load(std::memory_order_acquire);
   return there ? cudaSuccess : cudaErrorNotReady;
 }
@@ -334,6 +379,10 @@ cudaError_t cudaMemcpyBatchAsync(void* const* to, const void* const* from, const
   const cudaError_t error = begin_on(call, stream);
   if (error != cudaSuccess) return error;
   if (!cuda().options().batches) return cudaErrorNotSupported;
+  if (stream->capture != nullptr) {  // which goes on without it
+    cuda().report(std::string(call) + " while the stream captures");
+    return cudaErrorStreamCaptureUnsupported;
+  }
   if (count == 0 || hows != 1 || first_of_how[0] != 0 ||
       how[0].srcAccessOrder != cudaMemcpySrcAccessOrderStream) {
     cuda().report(std::string(call) + " that says not how");

@@ -36,7 +36,9 @@ struct SimulatedGpu {
 
 using Recording = std::atomic<bool>;  // whether the stream got there
 
-struct Operation {
+struct Capture;
+
+struct Work {
   enum class Kind : uint8_t { kKernel, kCopies, kSet, kRecord, kWaitEvent, kWriteWord, kWaitWord };
   struct Range {
     const std::byte* at = nullptr;
@@ -57,6 +59,11 @@ struct Operation {
   std::shared_ptr<Recording> recording;
   std::atomic<uint32_t>* word = nullptr;  // and what is written, or waited for:
   uint32_t word_value = 0;
+};
+
+struct Operation : Work {
+  Operation() = default;
+  Operation(const Operation& other) : Work(other) {}  // what follows it stays the other's
   std::atomic<Operation*> next{nullptr};
 };
 
@@ -77,7 +84,8 @@ struct CUstream_st {
   bool busy() const { return running_.load(std::memory_order_seq_cst); }
   // Whether an operation that has not ended names some of these bytes.
   bool names(const std::byte* at, size_t bytes);
-  bool held = false;  // step() passes it over
+  bool held = false;                                     // step() passes it over
+  std::shared_ptr<spillway::emulator::Capture> capture;  // null: it does not capture
 
   // Where the runtime is driven step by step. False: nothing that may run now.
   bool runnable() const;
