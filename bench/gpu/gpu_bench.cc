@@ -16,6 +16,20 @@ constexpr Case kCases[] = {{"copies", measure_copies},
                            {"matmul", measure_products},
                            {"serving", measure_serving}};
 
+// What has been measured before something fails is of use.
+Result<> measure_all(BenchRun& run, Recorder& recorder, const std::string& only) {
+  for (const Case& one : kCases) {
+    if (!only.empty() && only != one.name) continue;
+    std::fprintf(stderr, "%s\n", one.name);
+    const auto done = one.measure(run);
+    if (done) continue;
+    const Error error = run.device().failure() != nullptr ? *run.device().failure() : done.error();
+    recorder.skip(one.name, error.message);
+    if (error.code != ErrorCode::kResourceExhausted) return error;
+  }
+  return Result<>();
+}
+
 }  // namespace
 
 Result<GpuBenchOptions> parse_gpu_bench_options(const std::vector<std::string>& arguments) {
@@ -27,10 +41,13 @@ Result<GpuBenchOptions> parse_gpu_bench_options(const std::vector<std::string>& 
       options.out = arguments[++i];
     } else if (arguments[i] == "--folder" && i + 1 < arguments.size()) {
       options.folder = arguments[++i];
+    } else if (arguments[i] == "--only" && i + 1 < arguments.size()) {
+      options.only = arguments[++i];
     } else {
-      return Error{ErrorCode::kInvalidArgument,
-                   "'" + arguments[i] +
-                       "' is not understood: gpu_bench --out FILE --folder FOLDER [--tiny]"};
+      return Error{
+          ErrorCode::kInvalidArgument,
+          "'" + arguments[i] +
+              "' is not understood: gpu_bench --out FILE --folder FOLDER [--only CASE] [--tiny]"};
     }
   }
   if (options.out.empty()) {
@@ -49,19 +66,12 @@ Result<> run_gpu_bench(const GpuBenchOptions& options) {
   const BenchSizes sizes = options.tiny ? tiny_sizes() : BenchSizes{};
   Recorder recorder;
   BenchRun run(**device, sizes, recorder, options.folder);
-  for (const Case& one : kCases) {
-    std::fprintf(stderr, "%s\n", one.name);
-    if (const auto done = one.measure(run); !done) {
-      if ((*device)->failure() != nullptr) return *(*device)->failure();
-      if (done.error().code != ErrorCode::kResourceExhausted) return done;
-      recorder.skip(one.name, done.error().message);
-    }
-  }
+  const Result<> done = measure_all(run, recorder, options.only);
   std::ofstream file(options.out, std::ios::trunc);
   file << recorder.json((*device)->description());
   file.close();
   if (!file) return Error{ErrorCode::kIo, "cannot write " + options.out};
-  return Result<>();
+  return done;
 }
 
 int gpu_bench_main(int argc, char** argv) {

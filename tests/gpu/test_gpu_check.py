@@ -122,6 +122,7 @@ class Running(unittest.TestCase):
         built = self.path / "built"
         self.script(built / "real_cuda_device_test", "exit 0")
         self.script(built / "gpu_kernels_check", kernels)
+        self.script(built / "gpu_model_check", "exit 0")
         (self.path / "figures.json").write_text(json.dumps(bench or whole_bench()))
         self.script(built / "gpu_bench", f'cp "{self.path}/figures.json" "$2"')
 
@@ -214,6 +215,50 @@ class Running(unittest.TestCase):
     def test_wrong_arguments(self):
         self.assertEqual(self.check("--sm", "nine").returncode, 2)
         self.assertEqual(self.check("--frobnicate").returncode, 2)
+
+
+class Measuring(unittest.TestCase):
+    def setUp(self):
+        self.program = os.environ["SPILLWAY_SIMULATED_GPU_BENCH"]
+
+    def measure(self, case):
+        """What a simulated GPU gives of one case, as the report has it, and its text."""
+        with tempfile.TemporaryDirectory() as folder:
+            out = pathlib.Path(folder) / "figures.json"
+            result = subprocess.run([self.program, "--tiny", "--out", str(out), "--folder", folder,
+                                     "--only", case], capture_output=True, text=True, timeout=300)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            bench = json.loads(out.read_text())
+            self.assertEqual(sorted(os.listdir(folder)), ["figures.json"])
+        self.assertEqual(bench["skipped"], [])
+        self.assertIn("simulated", bench["device"])
+        for one in bench["figures"]:
+            self.assertGreater(min(one["samples"]), 0, one["name"])
+        summary = gpu_report.summarise({"name": "NVIDIA H200"}, [], bench)
+        return summary, gpu_report.to_text(summary)
+
+    def test_copies_measure_their_limits_and_goals(self):
+        summary, text = self.measure("copies")
+        self.assertNotIn("swap_in", summary["goals_not_measured"])
+        self.assertNotIn("swap_out", summary["goals_not_measured"])
+        self.assertRegex(text, r"device_copy 0 MiB .* GB/s, .* of the data sheet")
+        self.assertRegex(text, r"swap_in pages of 4 KiB .* of pinned_up, goal at least 90%")
+        self.assertRegex(text, r"swap_out pages of 8 KiB .* of pinned_down, goal at least 90%")
+
+    def test_operators_are_measured(self):
+        _, text = self.measure("decode_attention")
+        self.assertRegex(text, r"decode_attention 16 x 6 .* GB/s, .* of the data sheet")
+        self.assertRegex(text, r"decode_attention 48 x 2 .* GB/s")
+        _, text = self.measure("prefill_attention")
+        self.assertRegex(text, r"prefill_attention 20 .* tokens/s, .* TOP/s, .* of the data sheet")
+        _, text = self.measure("matmul")
+        self.assertRegex(text, r"matmul Q4_0, 1 rows .* GB/s")
+        self.assertRegex(text, r"matmul Q4_K, 20 rows .* TOP/s, .* of the data sheet")
+
+    def test_arguments_of_the_benchmarks(self):
+        for arguments in ([], ["--out"], ["--out", "x"], ["--frobnicate"]):
+            self.assertEqual(subprocess.run([self.program, *arguments], capture_output=True).returncode,
+                             2)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@
 #include "model/gpu_transformer.h"
 #include "model/transformer.h"
 #include "scheduler/engine.h"
-#include "tests/kernels/cuda/emulated_stream.h"
+#include "tests/kernels/cuda/stream_at_once.h"
 #include "tests/model/tiny_models.h"
 #include "tests/model/toy_vocabulary.h"
 #include "tests/scheduler/answer_sink.h"

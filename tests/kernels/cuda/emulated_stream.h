@@ -8,7 +8,6 @@
 #include <type_traits>
 
 #include "kernels/cuda/launch_shape.h"
-#include "runtime/check.h"
 #include "tests/emulator/simulated_cuda.h"
 
 namespace spillway::kernels::cuda {
@@ -44,24 +43,5 @@ int emulate_on(CUstream_st* stream, const Enqueue& enqueue) {
   enqueue(launcher);
   return launcher.error();
 }
-
-// A runtime of one stream that runs all at once, for models and engines over a device of host
-// memory. One at a time, in one thread at a time.
-class StreamAtOnce {
- public:
-  StreamAtOnce() : cuda_({.at_once = true}) {
-    CHECK(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking) == cudaSuccess);
-  }
-  CUstream_st* get() const { return stream_; }
-  uint64_t launches() const { return cuda_.calls("launch"); }  // those refused among them
-  // The launch that comes after so many others is refused.
-  void fail_in(uint64_t launches) {
-    cuda_.fail_call("launch", cudaErrorLaunchFailure, static_cast<uint32_t>(launches));
-  }
-
- private:
-  emulator::SimulatedCuda cuda_;
-  cudaStream_t stream_ = nullptr;
-};
 
 }  // namespace spillway::kernels::cuda

@@ -7,43 +7,35 @@
 // gives memory that both sides reach at one address (managed_memory.cc).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <type_traits>
 
-struct CUstream_st;
+#include "tests/kernels/cuda/stream_at_once.h"
 
 namespace spillway::kernels::cuda {
 
 // One thread at a time.
 class GpuUnderTest {
  public:
-  GpuUnderTest();
-  ~GpuUnderTest();
-  GpuUnderTest(const GpuUnderTest&) = delete;
-  GpuUnderTest& operator=(const GpuUnderTest&) = delete;
-
   // Enqueues an operator and waits until it has run. What goes wrong is a failed expectation.
   template <class Args>
   void run(int (*enqueue)(CUstream_st*, const Args&), const std::type_identity_t<Args>& args) {
     expect_reachable(&args, sizeof(Args));
-    expect_done(enqueue(stream(), args));
+    expect_done(enqueue(stream_.get(), args));
   }
 
   // Of the process, for what a test draws; it was printed, and can be set (SPILLWAY_EMULATOR_SEED).
-  uint64_t seed() const;
-  std::string text() const;  // how to repeat what failed
+  static uint64_t seed();
+  static std::string text();  // how to repeat what failed
 
  private:
-  struct Parts;
-
-  CUstream_st* stream();
   void expect_done(int error);  // after what was enqueued with this result
   // No pointer among an operator's arguments names the stack.
   static void expect_reachable(const void* args, size_t bytes);
 
-  const std::unique_ptr<Parts> parts_;
+  StreamAtOnce stream_;
 };
 
 }  // namespace spillway::kernels::cuda

@@ -1,11 +1,9 @@
-// Whether a real GPU could reach what an operator is given: looked at on the emulator as well,
-// which reaches everything.
+#include "tests/kernels/cuda/gpu_under_test.h"
+
 #include <gtest/gtest.h>
 #include <pthread.h>
 
 #include <cstring>
-
-#include "tests/kernels/cuda/gpu_under_test.h"
 
 namespace spillway::kernels::cuda {
 namespace {
@@ -26,6 +24,16 @@ Range stack_of_this_thread() {
 }
 
 }  // namespace
+
+std::string GpuUnderTest::text() {
+  return "SPILLWAY_EMULATOR_SEED=" + std::to_string(seed()) + "\n";
+}
+
+// Of a kernel with defects the emulator has told stderr.
+void GpuUnderTest::expect_done(int error) {
+  const int waited = stream_.finish();
+  EXPECT_EQ(error != 0 ? error : waited, 0) << text();
+}
 
 void GpuUnderTest::expect_reachable(const void* args, size_t bytes) {
   static const Range stack = stack_of_this_thread();
