@@ -2,6 +2,7 @@
 // are, and vectors. One block of memory, owned here; immutable.
 #pragma once
 
+#include <cstddef>
 #include <vector>
 
 #include "kernels/cuda/operators.h"
@@ -33,8 +34,10 @@ struct GpuWeights {
   std::vector<GpuLayerWeights> layers;
 };
 
-// Copies on the compute stream and waits for that: before the engine runs. `weights` is needed no
-// longer afterwards. Fails where the device has too little memory.
-Result<GpuWeights> upload_weights(const Weights& weights, kernels::Device& device);
+// Copies on the compute stream, by way of two pinned buffers of `half_bytes`, and waits for that:
+// before the engine runs. `weights` is needed no longer afterwards. Fails where the device has too
+// little memory, or has ended.
+Result<GpuWeights> upload_weights(const Weights& weights, kernels::Device& device,
+                                  size_t half_bytes = size_t{16} << 20);
 
 }  // namespace spillway::model
