@@ -14,6 +14,9 @@
 namespace spillway::server {
 namespace {
 
+// The fingerprint's probe is a step of its own (model/fingerprint.h), whatever steps are to be.
+constexpr uint32_t kRowsMin = 32;
+
 Error with_advice(Error error) {
   if (error.code != ErrorCode::kResourceExhausted) return error;
   error.message +=
@@ -69,8 +72,9 @@ Result<LoadedRunner> load_on_gpu(const model::GgufFile& file, const ModelOptions
                                  int index) {
   auto device = kernels::make_cuda_device({.index = index});
   if (!device) return device.error();
-  const auto wanted = transformer_options(file, options, **device);
+  auto wanted = transformer_options(file, options, **device);
   if (!wanted) return wanted.error();
+  wanted->batch_tokens_max = std::max(wanted->batch_tokens_max, kRowsMin);
   auto made = model::GpuTransformer::create(file, **device, *wanted);
   if (!made) return with_advice(made.error());
   LoadedRunner loaded;
