@@ -214,6 +214,11 @@ Task<> Tiers::write_batch(PinnedPath pinned, std::vector<DirectoryNode*> nodes, 
     if (pages > 0 && traced && parts_.loop.trace().on()) parts_.loop.trace().add(copied);
   }
   pinned.lease.reset();  // the copies have ended: the disk may be as slow as it likes
+  if (parts_.device.failure() != nullptr) {
+    give_up_copies(copies);
+    give_up_copies(staged);
+    co_return;
+  }
   co_await finish_host_copies(std::move(copies), began, clears);
   if (parts_.store == nullptr) co_return;
   if (has_host()) staged = begin_host_puts(nodes, range, reused);
@@ -225,6 +230,20 @@ Task<> Tiers::write_batch(PinnedPath pinned, std::vector<DirectoryNode*> nodes, 
   }
   co_await puts.join();
   co_await drop_unreachable(staged);
+}
+
+// The device has failed, so what lies where they were to go may not be the pages: it is nobody's.
+void Tiers::give_up_copies(const std::vector<Copy>& copies) {
+  for (const Copy& copy : copies) {
+    LowerPage& lower = copy.node->pages[copy.group];
+    const bool to_host = has_host();
+    if (to_host && !lower.host_units.empty()) {
+      host_pools_[copy.group].release(std::exchange(lower.host_units, {}));
+    }
+    ++(to_host ? host_ : nvme_).skipped;
+    if (!to_host) write_breaker_.undecided();
+    end_move(*copy.node, copy.group, false);
+  }
 }
 
 // Without a host tier pages go through a buffer.

@@ -332,6 +332,7 @@ class Tiers {
                            const Range& range, uint32_t reused, std::vector<Copy>& copies);
   std::vector<Copy> begin_host_puts(const std::vector<DirectoryNode*>& nodes, const Range& range,
                                     uint32_t reused);
+  void give_up_copies(const std::vector<Copy>& copies);
   Task<> put_page(Put put, std::byte* data, std::shared_ptr<void> owner);
   Task<Stored> encode(uint32_t group, std::byte* data, std::shared_ptr<void> owner);
   void put_failed(ErrorCode code);
