@@ -15,8 +15,6 @@ struct CudaParts {
   explicit CudaParts(int device) : health(std::make_shared<Health>(device)) {
     health->on_end([this] { words.set_all(kGateOpen); });
   }
-  // Memory may be freed after this, and fail to.
-  ~CudaParts() { health->on_end({}); }
   CudaParts(const CudaParts&) = delete;
   CudaParts& operator=(const CudaParts&) = delete;
 

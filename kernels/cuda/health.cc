@@ -18,7 +18,7 @@ bool Health::ok(cudaError_t error, const char* call) {
   // What was enqueued before may still run, and write where its owners would put something else.
   // It is this device that is waited for, whichever is the thread's own.
   cudaSetDevice(device_);
-  lost_ = cudaDeviceSynchronize() != cudaSuccess;
+  lost_.store(cudaDeviceSynchronize() != cudaSuccess, std::memory_order_release);
   return false;
 }
 

@@ -1,9 +1,10 @@
 // Whether a CUDA device works. Every call of the runtime on its behalf is told here how it went;
 // the first that went wrong ends the device.
 //
-// Thread: the engine's, but for memory that is freed where its last owner is.
+// Thread: the engine's, but for lost(), which memory asks where its last owner frees it.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <optional>
 #include <string>
@@ -32,7 +33,7 @@ class Health {
 
   bool ended() const { return failure_.has_value(); }
   // Ended by an error that CUDA keeps: its memory went with it, and handles name nothing any more.
-  bool lost() const { return lost_; }
+  bool lost() const { return lost_.load(std::memory_order_acquire); }
   const Error* failure() const { return failure_ ? &*failure_ : nullptr; }
   int device() const { return device_; }
 
@@ -40,7 +41,7 @@ class Health {
   const int device_;
   std::function<void()> open_gates_;
   std::optional<Error> failure_;
-  bool lost_ = false;
+  std::atomic<bool> lost_{false};
 };
 
 // "cudaMalloc: out of memory (cudaErrorMemoryAllocation)"

@@ -25,6 +25,14 @@ Error too_much(size_t bytes, const char* where, const std::string& why) {
                                              where + " (" + why + "); ask for less"};
 }
 
+// Frees, from any thread, what a device that is not lost still holds. A refusal ends nothing: if
+// CUDA keeps the error, the device's next call is told of it too.
+template <class Free>
+void free_unless_lost(const Health& health, const Free& free) {
+  if (health.lost()) return;
+  if (free() != cudaSuccess) cudaGetLastError();  // else it is told of where nothing is wrong
+}
+
 // On a stream of its own: the device's may stand before a gate.
 bool fill_with_zeros(Health& health, void* at, size_t bytes) {
   cudaStream_t stream = nullptr;
@@ -55,9 +63,8 @@ Result<DeviceMemory> allocate_device(const std::shared_ptr<Health>& health, size
                     std::to_string(free_bytes) + " of " + std::to_string(all_bytes) + " are free");
   }
   if (!health->ok(refused, "cudaMalloc")) return *health->failure();
-  std::shared_ptr<void> owner(base, [health](void* at) {
-    if (!health->lost()) health->ok(cudaFree(at), "cudaFree");
-  });
+  std::shared_ptr<void> owner(
+      base, [health](void* at) { free_unless_lost(*health, [at] { return cudaFree(at); }); });
   std::byte* const data = align_up(base, kAlignment);
   if (!fill_with_zeros(*health, data, bytes)) return *health->failure();
   return DeviceMemory{.data = data, .bytes = bytes, .owner = std::move(owner)};
@@ -83,7 +90,7 @@ Result<DeviceMemory> allocate_pinned(const std::shared_ptr<Health>& health, size
   if (!health->ok(refused, "cudaHostRegister")) return *health->failure();
   std::shared_ptr<void> owner(data, [health, base, mapped](void* at) {
     // The driver's own hold on the pages keeps them from others until it has let go of them.
-    if (!health->lost()) health->ok(cudaHostUnregister(at), "cudaHostUnregister");
+    free_unless_lost(*health, [at] { return cudaHostUnregister(at); });
     munmap(base, mapped);
   });
   return DeviceMemory{.data = data, .bytes = bytes, .owner = std::move(owner)};

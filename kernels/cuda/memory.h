@@ -1,6 +1,7 @@
 // Memory for a CUDA device: its own, and host memory that it may copy from and to.
 //
-// Not in a step: each of these waits for the GPU, and so may freeing what they gave.
+// Not in a step: each of these waits for the GPU, and so may freeing what they gave, which any
+// thread may do.
 #pragma once
 
 #include <cstddef>

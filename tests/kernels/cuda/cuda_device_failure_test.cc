@@ -176,6 +176,19 @@ TEST(CudaDeviceFailure, an_error_that_comes_later_and_stays_ends_the_device) {
   EXPECT_GT(failures, 5u);
 }
 
+// Memory is freed where its last owner is, whichever thread that is: the device goes on.
+TEST(CudaDeviceFailure, memory_that_cannot_be_freed_ends_nothing) {
+  for (const char* const call : {"cudaFree", "cudaHostUnregister"}) {
+    CudaMachine machine;
+    CudaDevice& device = *machine.make_device();
+    machine.cuda.fail_call(call, cudaErrorInvalidValue);
+    static_cast<void>(*device.allocate(kPage));
+    static_cast<void>(*device.allocate_host(kPage));
+    EXPECT_EQ(device.failure(), nullptr);
+    EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+  }
+}
+
 TEST(CudaDeviceFailure, events_that_are_asked_for_tell_of_an_error_too) {
   CudaMachine machine({.write_words = false});
   CudaDevice& device = *machine.make_device();
