@@ -39,6 +39,29 @@ class GpuLauncher {
   cudaError_t error_ = cudaSuccess;
 };
 
+// In place of launches: loads each kernel to the calling thread's device.
+class KernelLoader {
+ public:
+  template <class... Parameters, class... Arguments>
+  void operator()(void (*kernel)(Parameters...), const LaunchShape&, const Arguments&...) {
+    cudaFuncAttributes attributes{};
+    if (error_ == cudaSuccess) error_ = cudaFuncGetAttributes(&attributes, kernel);
+  }
+
+  int error() const { return error_; }
+
+ private:
+  cudaError_t error_ = cudaSuccess;
+};
+
+// A function as loading.h declares it.
+template <class Every>
+int load_all(const Every& every) {
+  KernelLoader loader;
+  every(loader);
+  return loader.error();
+}
+
 // An operator as operators.h declares it.
 template <class Enqueue>
 int enqueue_on(CUstream_st* stream, const Enqueue& enqueue) {

@@ -1,8 +1,7 @@
 // Matrix products, for a GPU.
-#include "kernels/cuda/matmul.cuh"
-
+#include "kernels/cuda/every_matmul_kernel.cuh"
 #include "kernels/cuda/gpu_launcher.cuh"
-#include "kernels/cuda/matmul_floats.cuh"
+#include "kernels/cuda/loading.h"
 
 namespace spillway::kernels::cuda {
 
@@ -17,6 +16,10 @@ int matmul_by(CUstream_st* stream, const MatmulByArgs& args) {
 }
 int matmul_floats(CUstream_st* stream, const MatmulFloatsArgs& args) {
   return enqueue_on(stream, [&](auto& launch) { matmul_floats(launch, args); });
+}
+
+int load_matmul_kernels() {
+  return load_all([](auto& launch) { every_matmul_kernel(launch); });
 }
 
 }  // namespace spillway::kernels::cuda

@@ -1,8 +1,8 @@
 // The operators on whole pages, for a GPU.
-#include "kernels/cuda/byte_planes.cuh"
-#include "kernels/cuda/checksum.cuh"
+#include "kernels/cuda/every_page_kernel.cuh"
 #include "kernels/cuda/gpu_launcher.cuh"
-#include "kernels/cuda/page_copy.cuh"
+#include "kernels/cuda/loading.h"
+#include "kernels/cuda/page_operators.h"
 
 namespace spillway::kernels::cuda {
 
@@ -20,6 +20,10 @@ int split_planes(CUstream_st* stream, const PlanesArgs& args) {
 }
 int join_planes(CUstream_st* stream, const PlanesArgs& args) {
   return enqueue_on(stream, [&](auto& launch) { join_planes(launch, args); });
+}
+
+int load_page_kernels() {
+  return load_all([](auto& launch) { every_page_kernel(launch); });
 }
 
 }  // namespace spillway::kernels::cuda

@@ -1,13 +1,7 @@
 // The operators on rows and pages, for a GPU.
-#include "kernels/cuda/bias.cuh"
-#include "kernels/cuda/embedding.cuh"
-#include "kernels/cuda/gated.cuh"
-#include "kernels/cuda/gather_rows.cuh"
+#include "kernels/cuda/every_row_kernel.cuh"
 #include "kernels/cuda/gpu_launcher.cuh"
-#include "kernels/cuda/logits.cuh"
-#include "kernels/cuda/rms_norm.cuh"
-#include "kernels/cuda/rope.cuh"
-#include "kernels/cuda/write_kv.cuh"
+#include "kernels/cuda/loading.h"
 
 namespace spillway::kernels::cuda {
 
@@ -37,6 +31,10 @@ int soft_cap(CUstream_st* stream, const SoftCapArgs& args) {
 }
 int argmax(CUstream_st* stream, const ArgmaxArgs& args) {
   return enqueue_on(stream, [&](auto& launch) { argmax(launch, args); });
+}
+
+int load_row_kernels() {
+  return load_all([](auto& launch) { every_row_kernel(launch); });
 }
 
 }  // namespace spillway::kernels::cuda
