@@ -23,9 +23,8 @@ uint32_t widest_input(const ModelConfig& config) {
 // Room for all that a tile needs, but no more than is wanted; one query of the longest context at
 // least.
 size_t partials_for(const ModelConfig& config, const GpuForwardOptions& options) {
-  const uint32_t splits = options.context_tokens_max / kernels::kAttentionSplitTokens + 1;
-  const size_t least = size_t{config.heads} * splits;
-  const size_t partial_bytes = (size_t{config.head_dim} + 2) * sizeof(float);
+  const size_t least = options.context_tokens_max / kernels::kAttentionSplitTokens + 1;
+  const size_t partial_bytes = config.heads * (size_t{config.head_dim} + 2) * sizeof(float);
   return std::clamp(options.partial_bytes / partial_bytes, least, least * options.tile_rows);
 }
 
@@ -101,8 +100,9 @@ void GpuForward::carve(Carver& carver) {
   carver.take(scratch_.scales, blocks);
   carver.take(scratch_.scaled_sums, blocks);
   carver.take(scratch_.half_scaled_sums, 2 * blocks);
-  carver.take(scratch_.partial_sums, 2 * partials_max_);
-  carver.take(scratch_.partial_outs, partials_max_ * config_.head_dim);
+  const size_t partials = partials_max_ * config_.heads;
+  carver.take(scratch_.partial_sums, 2 * partials);
+  carver.take(scratch_.partial_outs, partials * config_.head_dim);
   const LogitsShape& logits = options_.logits;
   carver.take(scratch_.logits, logits.choices_bytes() + logits.chunk_rows * logits.row_bytes());
 }
@@ -189,24 +189,27 @@ void GpuForward::place_heads(GpuOperators& run, const GpuLayerWeights& layer, ui
 
 void GpuForward::run_attention(GpuOperators& run, const GpuTileGroup& tile,
                                const LayerPlace& place) {
-  const size_t partials = size_t{config_.heads} * tile.splits_max;  // of a query
-  const auto together = static_cast<uint32_t>(partials_max_ / partials);
-  CHECK(together > 0);  // no position is past the context
-  for (uint32_t first = 0; first < rows_.count; first += together) {
-    run.run("attention", kernels::cuda::attention,
-            {.kv = {*groups_[place.group].layout, groups_[place.group].base},
-             .scaling = scaling_,
-             .heads = config_.heads,
-             .layer = place.index,
-             .queries = tile.queries + first,
-             .query_count = std::min(together, rows_.count - first),
-             .splits_max = tile.splits_max,
-             .q = rows_.query,
-             .out = rows_.attended,
-             .q_stride = config_.query_width(),
-             .out_stride = config_.query_width(),
-             .partial_sums = scratch_.partial_sums,
-             .partial_outs = scratch_.partial_outs});
+  for (const GpuAttention& part : tile.attention) {
+    const size_t partials = size_t{part.query_count - part.whole_queries} * part.splits_max;
+    CHECK(partials <= partials_max_);
+    run.run("attention", kernels::cuda::tiled_attention,
+            {.rows = {.kv = {*groups_[place.group].layout, groups_[place.group].base},
+                      .scaling = scaling_,
+                      .heads = config_.heads,
+                      .layer = place.index,
+                      .queries = part.queries,
+                      .query_count = part.query_count,
+                      .splits_max = part.splits_max,
+                      .q = rows_.query,
+                      .out = rows_.attended,
+                      .q_stride = config_.query_width(),
+                      .out_stride = config_.query_width(),
+                      .partial_sums = scratch_.partial_sums,
+                      .partial_outs = scratch_.partial_outs},
+             .tiles = part.tiles,
+             .tile_count = part.tile_count,
+             .tiled_queries = part.tiled_queries,
+             .whole_queries = part.whole_queries});
   }
 }
 

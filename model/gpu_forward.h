@@ -26,7 +26,8 @@ struct GpuForwardOptions {
   uint32_t tile_rows = 512;
   uint32_t context_tokens_max = 0;  // no position is past this
   LogitsShape logits;
-  // Scratch of attention: more queries and splits than fit run one part after the other.
+  // Scratch of attention, for queries with splits of their own: more than fit run one part after
+  // the other.
   size_t partial_bytes = 64 << 20;
 };
 
@@ -41,6 +42,8 @@ class GpuForward {
 
   void bind_pages(const std::vector<std::byte*>& base);
   std::span<const GroupPages> groups() const { return groups_; }
+  // (query, split) that the scratch of attention takes, of all heads: no tile's plan needs more.
+  size_t partials_max() const { return partials_max_; }
 
   // In this order: begin(), run_layer() of each, run_logits() for each chunk of active rows.
   void begin(GpuOperators& run, const GpuTile& tile);
@@ -98,7 +101,7 @@ class GpuForward {
   const GpuWeights weights_;
   const GpuForwardOptions options_;
   const kernels::AttentionScaling scaling_;
-  const size_t partials_max_;  // of attention: (query, head, split)
+  const size_t partials_max_;
   std::vector<GroupPages> groups_;
   kernels::DeviceMemory memory_;
   Scratch scratch_{};

@@ -1,5 +1,8 @@
-// Enqueues a GPU's operators one after the other, up to the first that fails.
+// Enqueues a GPU's operators one after the other, up to the first that is refused.
 #pragma once
+
+#include <functional>
+#include <utility>
 
 #include "kernels/cuda/operators.h"
 
@@ -8,13 +11,18 @@ namespace spillway::model {
 // Where launches run: one thread at a time.
 class GpuOperators {
  public:
-  explicit GpuOperators(CUstream_st* stream) : stream_(stream) {}
+  // `take_error`, if any, is told of each operator that was refused.
+  using TakeError = std::function<void(const char* operator_name, int error)>;
+  GpuOperators(CUstream_st* stream, TakeError take_error)
+      : stream_(stream), take_error_(std::move(take_error)) {}
 
   template <class Args>
   void run(const char* name, int (*enqueue)(CUstream_st*, const Args&), const Args& args) {
     if (failed_ != nullptr) return;
     error_ = enqueue(stream_, args);
-    if (error_ != 0) failed_ = name;
+    if (error_ == 0) return;
+    failed_ = name;
+    if (take_error_) take_error_(name, error_);
   }
   const char* failed() const { return failed_; }  // the operator's name; null: none
   int error() const { return error_; }            // a cudaError_t
@@ -22,6 +30,7 @@ class GpuOperators {
 
  private:
   CUstream_st* stream_;
+  TakeError take_error_;
   const char* failed_ = nullptr;
   int error_ = 0;
 };

@@ -1,23 +1,40 @@
 #include "model/gpu_results.h"
 
-#include <algorithm>
 #include <cstring>
 #include <utility>
 
 namespace spillway::model {
 
+namespace {
+
+constexpr size_t kAlignment = 16;  // of a tile's results
+
+size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+}  // namespace
+
+Result<> GpuResults::reserve(kernels::Device& device, uint32_t rows, uint32_t tile_rows,
+                             uint32_t whole_rows) {
+  const size_t tiles = (size_t{rows} + tile_rows - 1) / tile_rows;
+  const size_t chunks = rows / shape_.chunk_rows + tiles;  // the last of a tile may be any rows
+  return allocate(device, chunks * shape_.choices_bytes() + whole_rows * shape_.row_bytes() +
+                              tiles * kAlignment);
+}
+
+Result<> GpuResults::allocate(kernels::Device& device, size_t bytes) {
+  auto memory = device.allocate_host(bytes);
+  if (!memory) return memory.error();
+  memory_ = *std::move(memory);
+  return {};
+}
+
 Result<> GpuResults::prepare(kernels::Device& device, std::span<GpuTile> tiles) {
   size_t bytes = 0;
   for (GpuTile& tile : tiles) {
     tile.results_at = bytes;
-    bytes += shape_.tile_bytes(tile);
-    bytes = (bytes + 15) / 16 * 16;
+    bytes = aligned(bytes + shape_.tile_bytes(tile));
   }
-  if (bytes <= memory_.bytes) return {};
-  auto memory = device.allocate_host(std::max(bytes, 2 * memory_.bytes));
-  if (!memory) return memory.error();
-  memory_ = *std::move(memory);
-  return {};
+  return bytes <= memory_.bytes ? Result<>() : allocate(device, bytes);
 }
 
 void GpuResults::draw(const StepBatch& batch, std::span<const GpuTile> tiles, StepResult& result) {

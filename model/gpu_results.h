@@ -2,8 +2,9 @@
 // that wants no more than its greatest logit, that choice; of all others the logits, from which the
 // CPU's sampler draws with every parameter.
 //
-// Bound: whole rows of all of a step's wanted ones, 0.5 MB each at 128k tokens; a step of prompt
-// log-probabilities may want one for every row.
+// Bound: there is room for so many whole rows as reserve() is told, 0.5 MB each at 128k tokens.
+// Where a step wants more of them (a prompt's most likely tokens, for every row) it alone
+// allocates.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +23,10 @@ class GpuResults {
  public:
   explicit GpuResults(const LogitsShape& shape) : shape_(shape) {}
 
-  // Makes room and sets the tiles' places in it. Fails where there is no memory. REQUIRES: no copy
+  // Once, before the first step: room for every step of so many rows, cut into tiles of so many, of
+  // which no more than `whole_rows` are whole. Fails where there is too little memory.
+  Result<> reserve(kernels::Device& device, uint32_t rows, uint32_t tile_rows, uint32_t whole_rows);
+  // Sets the tiles' places. Fails where there is no memory for more whole rows. REQUIRES: no copy
   // to it is in flight.
   Result<> prepare(kernels::Device& device, std::span<GpuTile> tiles);
   // Where the chunk of a tile's places from `first` on comes to.
@@ -33,6 +37,8 @@ class GpuResults {
   void draw(const StepBatch& batch, std::span<const GpuTile> tiles, StepResult& result);
 
  private:
+  Result<> allocate(kernels::Device& device, size_t bytes);
+
   const LogitsShape shape_;
   kernels::DeviceMemory memory_;
   SampleScratch scratch_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "model/gpu_attention_plan.h"
 #include "model/sampler.h"
 #include "runtime/check.h"
 
@@ -11,39 +12,55 @@ namespace {
 using kernels::PageId;
 using kernels::cuda::DeviceQuery;
 using kernels::cuda::DeviceSequence;
+using kernels::cuda::DeviceTile;
 
-// Room for a step's arrays, whatever its tiles are.
-size_t bytes_max(std::span<AngleCache> angles, const StepBatch& batch, uint32_t tile_rows) {
-  size_t rows = 0, bytes = 0;
-  for (const SequenceStep& sequence : batch.sequences) {
-    rows += sequence.tokens.size();
-    for (const auto& table : sequence.tables) {
-      bytes += MirroredBuffer::bytes_max<PageId>(table.size());
-    }
+// Pages that hold so many tokens.
+size_t pages_of(const kernels::KvGroupLayout& layout, size_t tokens) {
+  return (tokens + layout.page_tokens - 1) / layout.page_tokens;
+}
+
+// Room for the arrays of one group, whatever the step's tiles are.
+size_t group_bytes_max(const kernels::KvGroupLayout& layout, uint32_t dims,
+                       const GpuStepLimits& limits) {
+  const size_t tables =
+      limits.sequences * MirroredBuffer::bytes_max<PageId>(pages_of(layout, limits.context_tokens));
+  // A row is at most a sequence's part of a tile, and at most a part of its attention: with two
+  // arrays, beside the tile's two.
+  const size_t row_bytes = 2 * size_t{dims} * sizeof(float) + sizeof(DeviceSequence) +
+                           sizeof(DeviceQuery) + 4 * MirroredBuffer::kAlignment;
+  const size_t tiles =
+      attention_tiles_max(layout, limits.heads, limits.rows, limits.context_tokens);
+  return tables + limits.rows * row_bytes + tiles * sizeof(DeviceTile);
+}
+
+size_t bytes_max(std::span<const GroupPages> groups, std::span<const AngleCache> angles,
+                 const GpuStepLimits& limits) {
+  size_t bytes = 0;
+  for (size_t g = 0; g < groups.size(); ++g) {
+    bytes += group_bytes_max(*groups[g].layout, angles[g].dims(), limits);
   }
-  // In tiles the arrays are the same in all, but for what aligns each. A row is at most a
-  // sequence's part of a tile.
-  const size_t tiles = (rows + tile_rows - 1) / tile_rows;
-  const size_t arrays = tiles * (2 + 3 * angles.size());
-  size_t row_bytes = sizeof(int32_t) + sizeof(uint32_t);
-  for (const AngleCache& group : angles) {
-    row_bytes +=
-        2 * size_t{group.dims()} * sizeof(float) + sizeof(DeviceSequence) + sizeof(DeviceQuery);
-  }
-  return bytes + rows * row_bytes + arrays * MirroredBuffer::kAlignment;
+  // Tokens and active rows: two arrays a tile, and a tile has a row.
+  return bytes +
+         limits.rows * (sizeof(int32_t) + sizeof(uint32_t) + 2 * MirroredBuffer::kAlignment);
 }
 
 }  // namespace
 
-Result<> GpuStaging::prepare(kernels::Device& device, std::span<const GroupPages> groups,
-                             std::span<AngleCache> angles, const StepBatch& batch,
-                             uint32_t tile_rows) {
+Result<> GpuStaging::reserve(kernels::Device& device, std::span<const GroupPages> groups,
+                             std::span<const AngleCache> angles, const GpuStepLimits& limits) {
   CHECK(angles.size() == groups.size());
+  limits_ = limits;
+  return buffer_.reserve(device, bytes_max(groups, angles, limits));
+}
+
+void GpuStaging::prepare(std::span<const GroupPages> groups, std::span<AngleCache> angles,
+                         const StepBatch& batch) {
+  CHECK(angles.size() == groups.size());
+  CHECK(batch.sequences.size() <= limits_.sequences);
   count_ = 0;
-  const auto room = buffer_.reset(device, bytes_max(angles, batch, tile_rows));
-  if (!room) return room.error();
-  add_tables(batch, groups.size());
-  StepTiler tiler(groups, batch, tile_rows);
+  buffer_.clear();
+  add_tables(batch, groups);
+  StepTiler tiler(groups, batch, limits_.tile_rows);
   while (tiler.next(tile_)) {
     GpuTile& tile = next_tile();
     tile.rows = tile_.rows();
@@ -53,7 +70,6 @@ Result<> GpuStaging::prepare(kernels::Device& device, std::span<const GroupPages
     for (size_t g = 0; g < groups.size(); ++g) add_group(tile.groups[g], groups, g);
     add_active_rows(tile, batch);
   }
-  return {};
 }
 
 GpuTile& GpuStaging::next_tile() {
@@ -61,13 +77,16 @@ GpuTile& GpuStaging::next_tile() {
   return tiles_[count_++];
 }
 
-void GpuStaging::add_tables(const StepBatch& batch, size_t groups) {
+void GpuStaging::add_tables(const StepBatch& batch, std::span<const GroupPages> groups) {
   tables_.clear();
   for (const SequenceStep& sequence : batch.sequences) {
-    CHECK(sequence.tables.size() == groups);
-    for (const auto& table : sequence.tables) {
-      const Array<PageId> array = buffer_.take<PageId>(table.size());
-      std::copy(table.begin(), table.end(), array.host);
+    CHECK(sequence.tables.size() == groups.size());
+    for (size_t g = 0; g < groups.size(); ++g) {
+      const auto& table = sequence.tables[g];
+      const size_t pages = pages_of(*groups[g].layout, sequence.position + sequence.tokens.size());
+      CHECK(table.size() >= pages);
+      const Array<PageId> array = buffer_.take<PageId>(pages);
+      std::copy_n(table.begin(), pages, array.host);
       tables_.push_back(array.device);
     }
   }
@@ -92,22 +111,38 @@ void GpuStaging::add_group(GpuTileGroup& to, std::span<const GroupPages> groups,
   const kernels::KvGroupLayout& layout = *groups[group].layout;
   const std::vector<kernels::AttentionSequence>& parts = tile_.sequences[group];
   const Array<DeviceSequence> sequences = buffer_.take<DeviceSequence>(parts.size());
-  const Array<DeviceQuery> queries = buffer_.take<DeviceQuery>(tile_.rows());
   to.sequences = sequences.device;
-  to.queries = queries.device;
   to.pages_max = 0;
-  to.splits_max = 0;
+  attending_.clear();
   for (size_t s = 0; s < parts.size(); ++s) {
     const kernels::AttentionSequence& part = parts[s];
     const PageId* table = tables_[(tile_.first_sequence + s) * groups.size() + group];
     sequences.host[s] = {table, part.position, part.rows, part.first_row};
     to.pages_max =
         std::max(to.pages_max, kernels::cuda::pages_touched(sequences.host[s], layout.page_tokens));
-    for (uint32_t r = 0; r < part.rows; ++r) {
-      const uint32_t position = part.position + r;
-      queries.host[part.first_row + r] = {table, position, part.first_row + r};
-      to.splits_max = std::max(to.splits_max, kernels::cuda::splits_seen(layout, position));
-    }
+    attending_.push_back({.pages = part.kv.table,
+                          .table = table,
+                          .position = part.position,
+                          .rows = part.rows,
+                          .first_row = part.first_row});
+  }
+  add_attention(to, layout);
+}
+
+void GpuStaging::add_attention(GpuTileGroup& to, const kernels::KvGroupLayout& layout) {
+  to.attention.clear();
+  for (const auto& plan : plan_attention(layout, limits_.heads, attending_, limits_.attention)) {
+    const Array<DeviceQuery> queries = buffer_.take<DeviceQuery>(plan.queries.size());
+    const Array<DeviceTile> tiles = buffer_.take<DeviceTile>(plan.tiles.size());
+    std::copy(plan.queries.begin(), plan.queries.end(), queries.host);
+    std::copy(plan.tiles.begin(), plan.tiles.end(), tiles.host);
+    to.attention.push_back({.queries = queries.device,
+                            .tiles = tiles.device,
+                            .query_count = static_cast<uint32_t>(plan.queries.size()),
+                            .tile_count = static_cast<uint32_t>(plan.tiles.size()),
+                            .tiled_queries = plan.tiled_queries,
+                            .whole_queries = plan.whole_queries,
+                            .splits_max = plan.splits_max});
   }
 }
 

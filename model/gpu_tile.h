@@ -12,13 +12,23 @@
 
 namespace spillway::model {
 
+// Rows that attend at once: as TiledAttentionArgs takes them.
+struct GpuAttention {
+  const kernels::cuda::DeviceQuery* queries = nullptr;  // (query_count)
+  const kernels::cuda::DeviceTile* tiles = nullptr;     // (tile_count)
+  uint32_t query_count = 0;
+  uint32_t tile_count = 0;
+  uint32_t tiled_queries = 0;
+  uint32_t whole_queries = 0;
+  uint32_t splits_max = 0;
+};
+
 // The tile's rows to the layers of one group.
 struct GpuTileGroup {
   const float* angles = nullptr;                             // (row, 2, dims)
   const kernels::cuda::DeviceSequence* sequences = nullptr;  // (sequence)
-  const kernels::cuda::DeviceQuery* queries = nullptr;       // (row)
   uint32_t pages_max = 0;                                    // that a sequence's rows touch
-  uint32_t splits_max = 0;                                   // that a row sees
+  std::vector<GpuAttention> attention;                       // one after the other
 };
 
 // A wanted sample. `place` counts the tile's active rows in the order in which they are computed:

@@ -1,9 +1,11 @@
 #include "model/gpu_transformer.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "kernels/block_until_done.h"
+#include "kernels/cuda/loading.h"
 #include "model/fingerprint.h"
 #include "model/gpu_weights.h"
 #include "model/step_result.h"
@@ -14,6 +16,7 @@
 namespace spillway::model {
 namespace {
 
+constexpr uint32_t kTileRowsMax = 65'535;            // blocks of a launch in a row's dimension
 constexpr size_t kLogitFloatsMax = size_t{1} << 24;  // 64 MiB: 128 rows of 128k tokens
 
 LogitsShape logits_shape(const ModelConfig& config, const GpuTransformerOptions& options) {
@@ -28,12 +31,14 @@ Result<std::unique_ptr<GpuTransformer>> GpuTransformer::create(
     const GgufFile& file, kernels::Device& device, const GpuTransformerOptions& options) {
   CHECK(options.page_tokens % kernels::kKvBlockTokens == 0);
   CHECK(options.batch_tokens_max > 0);
+  CHECK(options.batch_sequences_max > 0);
   CHECK(options.tile_rows > 0);
   CHECK(options.logit_rows_max > 0);
   auto config = read_model_config(file);
   if (!config) return config.error();
   std::unique_ptr<GpuTransformer> transformer(
       new GpuTransformer(*std::move(config), device, options));
+  if (auto done = transformer->load_kernels(); !done) return done.error();
   if (auto done = transformer->load(file); !done) return done.error();
   if (auto done = transformer->set_fingerprint(file); !done) return done.error();
   return transformer;
@@ -44,7 +49,7 @@ GpuTransformer::GpuTransformer(ModelConfig config, kernels::Device& device,
     : config_(std::move(config)),
       device_(device),
       options_(options),
-      tile_rows_(std::min(options.tile_rows, options.batch_tokens_max)),
+      tile_rows_(std::min({options.tile_rows, options.batch_tokens_max, kTileRowsMax})),
       context_tokens_max_(options.context_tokens_max == 0 ? config_.context_tokens_max
                                                           : options.context_tokens_max),
       logits_(logits_shape(config_, options)),
@@ -52,8 +57,28 @@ GpuTransformer::GpuTransformer(ModelConfig config, kernels::Device& device,
              .context_tokens_max = config_.context_tokens_max,
              .groups = kv_groups(config_, options.kv_type, options.page_tokens),
              .fingerprint = {}},
-      steps_{Step{{}, GpuResults(logits_), GpuOperators(options.stream), {}, nullptr},
-             Step{{}, GpuResults(logits_), GpuOperators(options.stream), {}, nullptr}} {}
+      steps_{Step{{},
+                  GpuResults(logits_),
+                  GpuOperators(options.stream, options.take_error),
+                  {},
+                  nullptr},
+             Step{{},
+                  GpuResults(logits_),
+                  GpuOperators(options.stream, options.take_error),
+                  {},
+                  nullptr}} {}
+
+Result<> GpuTransformer::load_kernels() {
+  int error = 0;
+  device_.compute().launch([&error](kernels::Team&) { error = kernels::cuda::load_kernels(); });
+  const auto loaded = device_.make_event();
+  device_.compute().record(*loaded);
+  kernels::block_until_done(*loaded);
+  if (const Error* const failure = device_.failure()) return *failure;
+  if (error == 0) return {};
+  return Error{ErrorCode::kUnavailable,
+               "the GPU does not take this build's kernels: CUDA error " + std::to_string(error)};
+}
 
 Result<> GpuTransformer::load(const GgufFile& file) {
   const auto tensors = find_model_tensors(file, config_);
@@ -73,6 +98,28 @@ Result<> GpuTransformer::load(const GgufFile& file) {
   auto forward = GpuForward::create(config_, shape_.groups, *std::move(uploaded), device_, options);
   if (!forward) return forward.error();
   forward_ = *std::move(forward);
+  return reserve_steps();
+}
+
+Result<> GpuTransformer::reserve_steps() {
+  const GpuStepLimits limits{
+      .rows = options_.batch_tokens_max,
+      .sequences = std::min(options_.batch_sequences_max, options_.batch_tokens_max),
+      .context_tokens = context_tokens_max_,
+      .tile_rows = tile_rows_,
+      .heads = config_.heads,
+      .attention = {.blocks_wanted = options_.attention_blocks,
+                    .partials_max = forward_->partials_max()}};
+  for (Step& step : steps_) {
+    if (auto done = step.staging.reserve(device_, forward_->groups(), angles_, limits); !done) {
+      return Error{done.error().code, "no memory to lay steps out in: " + done.error().message};
+    }
+    // A sequence draws from one row of a step.
+    if (auto done = step.results.reserve(device_, limits.rows, tile_rows_, limits.sequences);
+        !done) {
+      return Error{done.error().code, "no memory for a step's results: " + done.error().message};
+    }
+  }
   return {};
 }
 
@@ -101,6 +148,7 @@ Result<> GpuTransformer::set_fingerprint(const GgufFile& file) {
 void GpuTransformer::enqueue(const StepBatch& batch, StepResult& result) {
   const size_t rows = shape_result(batch, result);
   CHECK(rows <= options_.batch_tokens_max);
+  CHECK(batch.sequences.size() <= options_.batch_sequences_max);
   CHECK(batch.layers_there.empty() || batch.layers_there.size() == shape_.groups.size());
   Step& step = steps_[next_];
   next_ = (next_ + 1) % steps_.size();
@@ -133,8 +181,7 @@ Result<> GpuTransformer::prepare(Step& step, const StepBatch& batch) {
       CHECK(static_cast<uint32_t>(token) < config_.vocabulary);
     }
   }
-  auto laid_out = step.staging.prepare(device_, forward_->groups(), angles_, batch, tile_rows_);
-  if (!laid_out) return laid_out.error();
+  step.staging.prepare(forward_->groups(), angles_, batch);
   return step.results.prepare(device_, step.staging.tiles());
 }
 

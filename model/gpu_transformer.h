@@ -3,7 +3,8 @@
 //
 // A step: one copy up from pinned memory brings all that it needs, the tiles pass the layers, and
 // for each chunk of logits one copy down brings what is wanted of it. Nothing waits for the device,
-// and once its buffers have grown no step allocates. collect() makes tokens of what came down.
+// and no step allocates of it, but for one that wants more whole rows of logits than it may have
+// sequences. collect() makes tokens of what came down.
 #pragma once
 
 #include <array>
@@ -24,13 +25,21 @@ namespace spillway::model {
 
 struct GpuTransformerOptions {
   CUstream_st* stream = nullptr;  // the compute stream of the device, as its operators take it
+  // A GPU's CudaDevice::take_error_of(): called, where launches run, for an operator that was
+  // refused. It ends the device, as any call does that enqueues and is refused, and so all steps
+  // that are under way. Empty, for devices whose operators leave nothing undone: the one step
+  // fails.
+  GpuOperators::TakeError take_error = {};
   kernels::KvType kv_type = kernels::KvType::kF16;
-  uint32_t page_tokens = 16;         // a multiple of 16
-  uint32_t context_tokens_max = 0;   // of a sequence; 0: what the model was trained for
-  uint32_t batch_tokens_max = 2048;  // rows of one step
-  uint32_t tile_rows = 512;          // most rows that pass the layers together; at least 1
-  uint32_t logit_rows_max = 256;     // rows of logits at once; fewer for a large vocabulary
+  uint32_t page_tokens = 16;           // a multiple of 16
+  uint32_t context_tokens_max = 0;     // of a sequence; 0: what the model was trained for
+  uint32_t batch_tokens_max = 2048;    // rows of one step
+  uint32_t batch_sequences_max = 256;  // sequences of one step
+  uint32_t tile_rows = 512;            // most rows that pass the layers together; at least 1
+  uint32_t logit_rows_max = 256;       // rows of logits at once; fewer for a large vocabulary
   size_t attention_scratch_bytes = 64 << 20;
+  // Of threads, that attention is to fill: two for each SM. A prompt is cut by splits below that.
+  uint32_t attention_blocks = 264;
   uint32_t load_threads = 1;  // repack the weights
 };
 
@@ -52,7 +61,7 @@ class GpuTransformer final : public Runner {
   // Behind a gate nothing runs, and a stream of CUDA's holds about a thousand launches before it
   // blocks who enqueues: a caller who is to open the gate himself must know that they are fewer.
   void enqueue(const StepBatch& batch, StepResult& result) override;
-  // Draws. An operator that could not be enqueued is the result's failure.
+  // Draws. The device's failure is the result's, and so is that of an operator that was refused.
   void collect(const StepBatch& batch, StepResult& result) override;
 
  private:
@@ -66,7 +75,9 @@ class GpuTransformer final : public Runner {
   };
 
   GpuTransformer(ModelConfig config, kernels::Device& device, const GpuTransformerOptions& options);
+  Result<> load_kernels();
   Result<> load(const GgufFile& file);
+  Result<> reserve_steps();
   Result<> set_fingerprint(const GgufFile& file);
   Result<> prepare(Step& step, const StepBatch& batch);
   void launch_tile(Step& step, const GpuTile& tile);

@@ -2,7 +2,6 @@
 // one copy brings all of them there. One owner; one thread at a time.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <utility>
 
@@ -28,22 +27,22 @@ class MirroredBuffer {
     return count * sizeof(T) + kAlignment;
   }
 
-  // Empty, with room for `bytes`. It never shrinks, and doubles at least where it grows, so that
-  // soon no step allocates. REQUIRES: no copy of it is in flight.
-  Result<> reset(kernels::Device& device, size_t bytes) {
-    used_ = 0;
-    if (bytes <= host_.bytes) return {};
-    const size_t wanted = std::max(bytes, 2 * host_.bytes);
-    auto host = device.allocate_host(wanted);
+  // Makes room for `bytes`, once: filling it allocates nothing.
+  Result<> reserve(kernels::Device& device, size_t bytes) {
+    CHECK(host_.bytes == 0);
+    auto host = device.allocate_host(bytes);
     if (!host) return host.error();
-    auto twin = device.allocate(wanted);
+    auto twin = device.allocate(bytes);
     if (!twin) return twin.error();
     host_ = *std::move(host);
     twin_ = *std::move(twin);
     return {};
   }
 
-  // REQUIRES: reset() has made room for it.
+  // REQUIRES: no copy of it is in flight.
+  void clear() { used_ = 0; }
+
+  // REQUIRES: reserve() has made room for it.
   template <class T>
   Array<T> take(size_t count) {
     const size_t at = (used_ + kAlignment - 1) / kAlignment * kAlignment;

@@ -26,7 +26,7 @@ class Planner {
     std::vector<const TiledSequence*> prompts;
     for (const TiledSequence& sequence : sequences) {
       CHECK(sequence.pages.size() * layout_.page_tokens >= sequence.position + sequence.rows);
-      if (tiles_take(layout_) && fills_half(sequence.rows)) {
+      if (fills_half(sequence.rows)) {
         prompts.push_back(&sequence);
       } else {
         for (uint32_t i = 0; i < sequence.rows; ++i)
@@ -44,10 +44,7 @@ class Planner {
   }
 
  private:
-  // A tile takes as long with one row as with all: half of them is about where it pays.
-  bool fills_half(uint32_t queries) const {
-    return 2 * uint64_t{queries} * tile_heads(layout_, heads_) >= tile_rows(layout_.head_dim);
-  }
+  bool fills_half(uint32_t queries) const { return attends_in_tiles(layout_, heads_, queries); }
 
   static DeviceQuery query(const TiledSequence& sequence, uint32_t i) {
     return {.table = sequence.table,
@@ -214,6 +211,11 @@ class Planner {
 };
 
 }  // namespace
+
+bool attends_in_tiles(const KvGroupLayout& layout, uint32_t heads, uint32_t rows) {
+  return tiles_take(layout) &&
+         2 * uint64_t{rows} * tile_heads(layout, heads) >= tile_rows(layout.head_dim);
+}
 
 AttentionTilePlan plan_attention_tiles(const KvGroupLayout& layout, uint32_t heads,
                                        std::span<const TiledSequence> sequences,

@@ -40,6 +40,10 @@ struct AttentionTilePlan {
   uint32_t splits_max = 0;  // of the queries that are not whole
 };
 
+// Whether a sequence's rows, so many, become tiles of their own. A tile takes as long with one row
+// as with all: half of them is about where it pays.
+bool attends_in_tiles(const KvGroupLayout& layout, uint32_t heads, uint32_t rows);
+
 // REQUIRES: heads is a multiple of layout.kv_heads.
 AttentionTilePlan plan_attention_tiles(const KvGroupLayout& layout, uint32_t heads,
                                        std::span<const TiledSequence> sequences,

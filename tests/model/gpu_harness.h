@@ -3,9 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cstdint>
 #include <cstdio>
 #include <memory>
+#include <utility>
 
 #include "model/gpu_transformer.h"
 #include "tests/kernels/cuda/stream_at_once.h"
@@ -18,6 +20,9 @@ struct GpuSetting {
   uint32_t tile_rows = 512;
   uint32_t logit_rows_max = 256;
   size_t attention_scratch_bytes = 64 << 20;
+  uint32_t attention_blocks = 264;
+  uint32_t batch_sequences_max = 256;
+  uint32_t context_tokens_max = 0;
 };
 
 // So that what a TestDevice's launches enqueue has run when they return, as all else of it has.
@@ -46,14 +51,45 @@ class GpuHarness {
                                {.stream = stream.get(),
                                 .kv_type = options.kv_type,
                                 .page_tokens = options.page_tokens,
+                                .context_tokens_max = setting.context_tokens_max,
                                 .batch_tokens_max = 8192,
+                                .batch_sequences_max = setting.batch_sequences_max,
                                 .tile_rows = setting.tile_rows,
                                 .logit_rows_max = setting.logit_rows_max,
-                                .attention_scratch_bytes = setting.attention_scratch_bytes});
+                                .attention_scratch_bytes = setting.attention_scratch_bytes,
+                                .attention_blocks = setting.attention_blocks});
     if (!runner) std::fprintf(stderr, "%s\n", runner.error().message.c_str());
     CHECK(runner);
     return *std::move(runner);
   }
 };
+
+inline void skip_without_fma() {
+  if (kernels::available_cpu_levels().back() == kernels::CpuLevel::kBaseline) {
+    GTEST_SKIP() << "the twin needs FMA";
+  }
+}
+
+inline void expect_same(const StepResult& got, const StepResult& expected) {
+  EXPECT_EQ(got.failure, "");
+  ASSERT_EQ(got.samples.size(), expected.samples.size());
+  for (size_t s = 0; s < got.samples.size(); ++s) {
+    ASSERT_EQ(got.samples[s].size(), expected.samples[s].size());
+    for (size_t i = 0; i < got.samples[s].size(); ++i) {
+      const SampleResult& a = got.samples[s][i];
+      const SampleResult& b = expected.samples[s][i];
+      SCOPED_TRACE(testing::Message() << "sequence " << s << ", sample " << i);
+      EXPECT_EQ(a.token, b.token);
+      EXPECT_EQ(std::bit_cast<uint32_t>(a.logprob), std::bit_cast<uint32_t>(b.logprob));
+      EXPECT_EQ(a.rank, b.rank);
+      ASSERT_EQ(a.top.size(), b.top.size());
+      for (size_t t = 0; t < a.top.size(); ++t) {
+        EXPECT_EQ(a.top[t].token, b.top[t].token);
+        EXPECT_EQ(std::bit_cast<uint32_t>(a.top[t].logprob),
+                  std::bit_cast<uint32_t>(b.top[t].logprob));
+      }
+    }
+  }
+}
 
 }  // namespace spillway::model

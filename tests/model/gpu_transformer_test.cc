@@ -18,12 +18,6 @@ namespace {
 
 using kernels::KvType;
 
-void skip_without_fma() {
-  if (kernels::available_cpu_levels().back() == kernels::CpuLevel::kBaseline) {
-    GTEST_SKIP() << "the twin needs FMA";
-  }
-}
-
 class GpuTransformerTest : public testing::Test {
  protected:
   void SetUp() override { skip_without_fma(); }
@@ -44,8 +38,8 @@ TEST_P(GpuModelTest, every_row_has_the_bits_of_the_cpu_however_the_steps_are_cut
     uint32_t page_tokens;
     std::vector<uint32_t> chunks;
   };
-  for (const Cut& cut : {Cut{{}, 16, {45}},
-                         // A query at a time in attention, two rows of logits at a time.
+  // Tiles by splits and whole; then a query or two at a time, and two rows of logits.
+  for (const Cut& cut : {Cut{{}, 16, {45}}, Cut{{.attention_blocks = 1}, 16, {20, 25}},
                          Cut{{.tile_rows = 7, .logit_rows_max = 2, .attention_scratch_bytes = 1},
                              32,
                              {30, 1, 14}}}) {
@@ -131,28 +125,6 @@ class RandomSamples {
   std::deque<SamplingParams> params_;  // stay in place
   std::deque<std::vector<TokenId>> banned_;
 };
-
-void expect_same(const StepResult& got, const StepResult& expected) {
-  EXPECT_EQ(got.failure, "");
-  ASSERT_EQ(got.samples.size(), expected.samples.size());
-  for (size_t s = 0; s < got.samples.size(); ++s) {
-    ASSERT_EQ(got.samples[s].size(), expected.samples[s].size());
-    for (size_t i = 0; i < got.samples[s].size(); ++i) {
-      const SampleResult& a = got.samples[s][i];
-      const SampleResult& b = expected.samples[s][i];
-      SCOPED_TRACE(testing::Message() << "sequence " << s << ", sample " << i);
-      EXPECT_EQ(a.token, b.token);
-      EXPECT_EQ(std::bit_cast<uint32_t>(a.logprob), std::bit_cast<uint32_t>(b.logprob));
-      EXPECT_EQ(a.rank, b.rank);
-      ASSERT_EQ(a.top.size(), b.top.size());
-      for (size_t t = 0; t < a.top.size(); ++t) {
-        EXPECT_EQ(a.top[t].token, b.top[t].token);
-        EXPECT_EQ(std::bit_cast<uint32_t>(a.top[t].logprob),
-                  std::bit_cast<uint32_t>(b.top[t].logprob));
-      }
-    }
-  }
-}
 
 // Prompts' chunks and decoding tokens of several sequences in one step, every kind of sample.
 TEST_P(GpuModelTest, mixed_steps_with_every_kind_of_sample_give_what_the_cpu_gives) {
@@ -303,6 +275,33 @@ TEST_F(GpuTransformerTest, an_operator_that_fails_is_the_failure_of_its_step) {
   EXPECT_EQ(step().failure, "the GPU took no argmax: CUDA error 719");
 }
 
+// As a GPU does (CudaDevice::take_error_of()): its failure is the step's, and of all after it.
+TEST_F(GpuTransformerTest, a_refused_operator_ends_a_device_that_is_told_of_it) {
+  const TinyModel model("llama_q4_1");
+  kernels::cuda::StreamAtOnce stream;
+  TestDevice* device = nullptr;
+  RunnerHarness harness(
+      [&](kernels::Device& made) -> std::unique_ptr<Runner> {
+        device = static_cast<TestDevice*>(&made);
+        const auto take_error = [device](const char* name, int error) {
+          device->failed = Error{ErrorCode::kUnavailable,
+                                 std::string(name) + " refused: " + std::to_string(error)};
+        };
+        return std::move(GpuTransformer::create(model.file, made,
+                                                {.stream = stream.get(), .take_error = take_error}))
+            .value();
+      },
+      HarnessOptions{});
+  const std::span<const TokenId> tokens(model.tokens);
+  HarnessSequence sequence = harness.new_sequence();
+  EXPECT_EQ(harness.step({{&sequence, tokens.first(3), {harness.whole_row(2)}}}).failure, "");
+  stream.fail_in(0);
+  for (int step = 0; step < 2; ++step) {
+    const StepResult failed = harness.step({{&sequence, tokens.first(3), {harness.whole_row(2)}}});
+    EXPECT_EQ(failed.failure, "embedding refused: 719");
+  }
+}
+
 TEST_F(GpuTransformerTest, a_device_without_memory_says_what_is_missing) {
   const TinyModel model("llama_q4_1");
   std::vector<std::string> messages;
@@ -343,23 +342,34 @@ TEST_F(GpuTransformerTest, a_step_that_the_device_did_not_survive_has_failed) {
   EXPECT_TRUE(failed.samples[0][0].top.empty());
 }
 
-// A step for whose logits there is no pinned memory fails by itself.
-TEST_F(GpuTransformerTest, a_step_that_finds_no_memory_fails_alone) {
+// Rows of logits for as many sequences as there may be are provided for; a step that wants more,
+// and finds no pinned memory for them, fails by itself.
+TEST_F(GpuTransformerTest, no_step_allocates_but_one_of_more_whole_rows_than_sequences) {
   const TinyModel model("llama_q4_1");
   kernels::cuda::StreamAtOnce stream;
   TestDevice* device = nullptr;
-  const HarnessOptions options;
   RunnerHarness harness(
       [&](kernels::Device& made) -> std::unique_ptr<Runner> {
         device = static_cast<TestDevice*>(&made);
         finish_launches(made, stream);
-        return std::move(GpuTransformer::create(model.file, made, {.stream = stream.get()}))
+        return std::move(
+                   GpuTransformer::create(
+                       model.file, made,
+                       {.stream = stream.get(), .batch_tokens_max = 45, .batch_sequences_max = 3}))
             .value();
       },
-      options);
+      HarnessOptions{});
   const std::span<const TokenId> tokens(model.tokens);
-  HarnessSequence first = harness.new_sequence(), second = harness.new_sequence();
   device->bytes_left = 0;
+  HarnessSequence one = harness.new_sequence(), two = harness.new_sequence();
+  const SampleRequest row = harness.whole_row(0);
+  EXPECT_EQ(harness.step({{&one, tokens.first(45), {row, harness.whole_row(44)}}}).failure, "");
+  EXPECT_EQ(harness.step({{&one, tokens.first(1), {row}}, {&two, tokens.first(44), {row}}}).failure,
+            "");
+  EXPECT_EQ(harness.step({{&one, tokens.first(2), {row}}, {&two, tokens.first(9), {}}}).failure,
+            "");
+
+  HarnessSequence first = harness.new_sequence(), second = harness.new_sequence();
   std::vector<SampleRequest> rows;
   for (uint32_t r = 0; r < 40; ++r) rows.push_back(harness.whole_row(r));
   const StepResult failed = harness.step({{&first, tokens.first(40), rows}});

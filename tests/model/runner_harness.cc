@@ -37,6 +37,7 @@ std::unique_ptr<Runner> RunnerHarness::make_transformer(const GgufFile& file,
 RunnerHarness::RunnerHarness(const Make& make, const HarnessOptions& options)
     : by_layers_(options.by_layers),
       abandon_at_(options.abandon_at),
+      keep_behind_windows_(options.keep_behind_windows),
       device_(options.threads),
       runner_(make(device_)) {
   std::vector<std::byte*> bases;
@@ -55,13 +56,31 @@ RunnerHarness::RunnerHarness(const Make& make, const HarnessOptions& options)
   runner_->bind_pages(bases);
 }
 
+std::byte* RunnerHarness::page(size_t group, kernels::PageId page) const {
+  const size_t bytes = runner_->shape().groups[group].page_bytes();
+  return memory_[group].data + static_cast<size_t>(page) * bytes;
+}
+
 void RunnerHarness::poison(size_t group, kernels::PageId page) {
   const size_t bytes = runner_->shape().groups[group].page_bytes();
-  std::memset(memory_[group].data + static_cast<size_t>(page) * bytes, 0xff, bytes);  // NaN
+  std::memset(this->page(group, page), 0xff, bytes);  // NaN
 }
 
 HarnessSequence RunnerHarness::new_sequence() {
   return {.tables = std::vector<std::vector<kernels::PageId>>(memory_.size()), .position = 0};
+}
+
+HarnessSequence RunnerHarness::adopt(const RunnerHarness& from, const HarnessSequence& sequence) {
+  HarnessSequence own = new_sequence();
+  grow(own, sequence.position);
+  for (size_t g = 0; g < memory_.size(); ++g) {
+    const size_t bytes = runner_->shape().groups[g].page_bytes();
+    for (size_t i = 0; i < sequence.tables[g].size(); ++i) {
+      std::memcpy(page(g, own.tables[g][i]), from.page(g, sequence.tables[g][i]), bytes);
+    }
+  }
+  own.position = sequence.position;
+  return own;
 }
 
 void RunnerHarness::release(HarnessSequence& sequence) {
@@ -81,7 +100,7 @@ std::vector<std::byte> RunnerHarness::pages_of(const HarnessSequence& sequence,
   std::vector<std::byte> out;
   for (const kernels::PageId page : sequence.tables[group]) {
     if (page == kernels::kNoPage) continue;
-    const std::byte* at = memory_[group].data + static_cast<size_t>(page) * bytes;
+    const std::byte* at = this->page(group, page);
     out.insert(out.end(), at, at + bytes);
   }
   return out;
@@ -101,7 +120,7 @@ void RunnerHarness::grow(HarnessSequence& sequence, uint32_t tokens) {
 void RunnerHarness::release_behind_window(HarnessSequence& sequence) {
   for (size_t g = 0; g < memory_.size(); ++g) {
     const kernels::KvGroupLayout& group = runner_->shape().groups[g];
-    if (group.window == 0) continue;
+    if (group.window == 0 || keep_behind_windows_) continue;
     for (size_t i = 0; i < sequence.tables[g].size(); ++i) {
       // The next token, at `position`, sees tokens above position - window.
       const bool unseen = (i + 1) * group.page_tokens + group.window <= sequence.position + 1;

@@ -27,6 +27,7 @@ struct HarnessOptions {
   // What a step finds in its pages comes layer by layer, when it waits for the layer: NaN before.
   bool by_layers = false;
   uint32_t abandon_at = UINT32_MAX;  // by layers: the wait at which the rest fails to come
+  bool keep_behind_windows = false;  // pages, which sequences may share
   Division division = {};            // of a Transformer, over so many devices
 };
 
@@ -61,6 +62,8 @@ class RunnerHarness {
   Runner& runner() { return *runner_; }
   uint32_t vocabulary() const { return runner_->shape().vocabulary; }
   HarnessSequence new_sequence();
+  // The same text in pages of its own, with the bytes that another harness computed.
+  HarnessSequence adopt(const RunnerHarness& from, const HarnessSequence& sequence);
   // Gives the pages back, filled with NaN.
   void release(HarnessSequence& sequence);
   // The bytes of its pages, one after the other.
@@ -83,12 +86,14 @@ class RunnerHarness {
   std::unique_ptr<Runner> make_transformer(const GgufFile& file, kernels::Device& device,
                                            const HarnessOptions& options);
   void grow(HarnessSequence& sequence, uint32_t tokens);
+  std::byte* page(size_t group, kernels::PageId page) const;
   void enqueue_by_layers(HarnessStep& step);
   void poison(size_t group, kernels::PageId page);
   void release_behind_window(HarnessSequence& sequence);
 
   const bool by_layers_;
   const uint32_t abandon_at_;
+  const bool keep_behind_windows_;
   TestDevice device_;
   std::vector<std::unique_ptr<TestDevice>> other_devices_;  // (rank - 1)
   std::unique_ptr<Runner> runner_;
