@@ -70,8 +70,13 @@ Result<Served> load(BenchRun& run) {
   Served served;
   const auto file = model::GgufFile::open(path);
   if (file) {
-    auto runner = model::GpuTransformer::create(
-        *file, run.device(), {.stream = run.device().native(run.device().compute())});
+    kernels::CudaDevice& device = run.device();
+    auto runner =
+        model::GpuTransformer::create(*file, device,
+                                      {.stream = device.native(device.compute()),
+                                       .take_error = [&device](const char* name, int error) {
+                                         device.take_error_of(name, error);
+                                       }});
     if (!runner) return runner.error();
     served.runner = *std::move(runner);
   }

@@ -35,10 +35,12 @@ Result<model::GpuTransformerOptions> transformer_options(const model::GgufFile& 
       options.threads != 0 ? options.threads : std::max(1u, std::thread::hardware_concurrency());
   return model::GpuTransformerOptions{
       .stream = device.native(device.compute()),
+      .take_error = [&device](const char* name, int error) { device.take_error_of(name, error); },
       .kv_type = *kv_type,
       .page_tokens = options.page_tokens,
       .context_tokens_max = std::max(options.context_tokens_max, config->context_tokens_max),
       .batch_tokens_max = options.step_tokens_max,
+      .batch_sequences_max = options.sequences_max,
       .load_threads = threads};
 }
 
