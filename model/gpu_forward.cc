@@ -28,6 +28,13 @@ size_t partials_for(const ModelConfig& config, const GpuForwardOptions& options)
   return std::clamp(options.partial_bytes / partial_bytes, least, least * options.tile_rows);
 }
 
+// 128 MiB: 61 rows of 128k tokens. More are drawn from one part after the other.
+uint32_t draw_rows(const LogitsShape& logits) {
+  constexpr size_t kScratchBytes = size_t{128} << 20;
+  const size_t fit = kScratchBytes / kernels::cuda::sample_row_scratch_bytes(logits.vocabulary);
+  return static_cast<uint32_t>(std::clamp<size_t>(fit, 1, logits.chunk_rows));
+}
+
 }  // namespace
 
 // Gives each array its place; without memory it counts.
@@ -56,7 +63,8 @@ GpuForward::GpuForward(const ModelConfig& config,
       scaling_(kernels::attention_scaling({.heads = config.heads,
                                            .scale = config.query_scale,
                                            .soft_cap = config.attention_soft_cap})),
-      partials_max_(partials_for(config, options)) {
+      partials_max_(partials_for(config, options)),
+      draw_rows_(draw_rows(options.logits)) {
   for (const kernels::KvGroupLayout& layout : layouts) {
     groups_.push_back({.layout = &layout, .base = nullptr});
   }
@@ -104,7 +112,8 @@ void GpuForward::carve(Carver& carver) {
   carver.take(scratch_.partial_sums, 2 * partials);
   carver.take(scratch_.partial_outs, partials * config_.head_dim);
   const LogitsShape& logits = options_.logits;
-  carver.take(scratch_.logits, logits.choices_bytes() + logits.chunk_rows * logits.row_bytes());
+  carver.take(scratch_.draw, kernels::cuda::sample_scratch_bytes(draw_rows_, logits.vocabulary));
+  carver.take(scratch_.logits, logits.drawn_bytes() + logits.chunk_rows * logits.row_bytes());
 }
 
 void GpuForward::bind_pages(const std::vector<std::byte*>& base) {
@@ -276,7 +285,7 @@ void GpuForward::run_logits(GpuOperators& run, const GpuTile& tile, uint32_t fir
            .rows = count,
            .n = config_.embedding,
            .eps = config_.norm_epsilon});
-  auto* logits = reinterpret_cast<float*>(scratch_.logits + shape.choices_bytes());
+  auto* logits = reinterpret_cast<float*>(scratch_.logits + shape.drawn_bytes());
   quantize(run, rows_.normed, count, {&weights_.output});
   product(run, weights_.output, rows_.normed, count, logits);
   if (config_.final_soft_cap > 0) {
@@ -288,12 +297,25 @@ void GpuForward::run_logits(GpuOperators& run, const GpuTile& tile, uint32_t fir
              .cap = config_.final_soft_cap});
   }
   const uint32_t whole = shape.whole_of(tile, first);
-  run.run("argmax", kernels::cuda::argmax,
-          {.x = logits + size_t{whole} * shape.vocabulary,
-           .stride = shape.vocabulary,
-           .rows = count - whole,
-           .n = shape.vocabulary,
-           .to = reinterpret_cast<uint32_t*>(scratch_.logits) + whole});
+  draw(run, tile, {.whole = whole, .count = count, .place = first + whole});
+}
+
+void GpuForward::draw(GpuOperators& run, const GpuTile& tile, const DrawnRows& rows) {
+  const LogitsShape& shape = options_.logits;
+  auto* const reports = reinterpret_cast<kernels::cuda::DeviceReport*>(scratch_.logits);
+  auto* const tokens = reinterpret_cast<int32_t*>(scratch_.logits + shape.tokens_at());
+  const auto* const logits = reinterpret_cast<const float*>(scratch_.logits + shape.drawn_bytes());
+  for (uint32_t row = rows.whole; row < rows.count; row += draw_rows_) {
+    run.run("sample", kernels::cuda::sample,
+            {.logits = logits + size_t{row} * shape.vocabulary,
+             .stride = shape.vocabulary,
+             .rows = std::min(draw_rows_, rows.count - row),
+             .n = shape.vocabulary,
+             .draws = tile.draws + (rows.place + row - rows.whole - tile.whole),
+             .tokens = tokens + row,
+             .reports = reports + row,
+             .scratch = scratch_.draw});
+  }
 }
 
 void GpuForward::norm(GpuOperators& run, const float* weight) {

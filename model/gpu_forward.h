@@ -48,7 +48,8 @@ class GpuForward {
   // In this order: begin(), run_layer() of each, run_logits() for each chunk of active rows.
   void begin(GpuOperators& run, const GpuTile& tile);
   void run_layer(GpuOperators& run, const GpuTile& tile, uint32_t index);
-  // Of places [first, first + a chunk's rows); what it leaves is laid out as LogitsShape says.
+  // Of places [first, first + a chunk's rows): logits, and what is drawn from those that do not
+  // come down. What it leaves is laid out as LogitsShape says.
   void run_logits(GpuOperators& run, const GpuTile& tile, uint32_t first);
   const std::byte* logits() const { return scratch_.logits; }
 
@@ -62,6 +63,7 @@ class GpuForward {
     int8_t* values;                     // (row, widest input)
     float *scales, *scaled_sums, *half_scaled_sums;
     float *partial_sums, *partial_outs;
+    std::byte* draw;  // of draw_rows_ rows
     std::byte* logits;
   };
   // Where the rows of the tile lie now: those that go on may have been brought together.
@@ -84,6 +86,14 @@ class GpuForward {
   void finish_attention(GpuOperators& run, const GpuLayerWeights& layer);
   void run_mlp(GpuOperators& run, const GpuLayerWeights& layer);
 
+  // Of a chunk's rows [whole, count), the first of which has the tile's place `place`.
+  struct DrawnRows {
+    uint32_t whole = 0;
+    uint32_t count = 0;
+    uint32_t place = 0;
+  };
+  void draw(GpuOperators& run, const GpuTile& tile, const DrawnRows& rows);
+
   // normed = norm(residual), the residual's update added first.
   void norm(GpuOperators& run, const float* weight);
   // What follows a product into update.
@@ -102,6 +112,7 @@ class GpuForward {
   const GpuForwardOptions options_;
   const kernels::AttentionScaling scaling_;
   const size_t partials_max_;
+  const uint32_t draw_rows_;  // that are drawn from at once
   std::vector<GroupPages> groups_;
   kernels::DeviceMemory memory_;
   Scratch scratch_{};

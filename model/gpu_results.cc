@@ -3,6 +3,8 @@
 #include <cstring>
 #include <utility>
 
+#include "model/device_sampling.h"
+
 namespace spillway::model {
 
 namespace {
@@ -17,8 +19,8 @@ Result<> GpuResults::reserve(kernels::Device& device, uint32_t rows, uint32_t ti
                              uint32_t whole_rows) {
   const size_t tiles = (size_t{rows} + tile_rows - 1) / tile_rows;
   const size_t chunks = rows / shape_.chunk_rows + tiles;  // the last of a tile may be any rows
-  return allocate(device, chunks * shape_.choices_bytes() + whole_rows * shape_.row_bytes() +
-                              tiles * kAlignment);
+  return allocate(
+      device, chunks * shape_.drawn_bytes() + whole_rows * shape_.row_bytes() + tiles * kAlignment);
 }
 
 Result<> GpuResults::allocate(kernels::Device& device, size_t bytes) {
@@ -37,6 +39,15 @@ Result<> GpuResults::prepare(kernels::Device& device, std::span<GpuTile> tiles) 
   return bytes <= memory_.bytes ? Result<>() : allocate(device, bytes);
 }
 
+SampleResult GpuResults::drawn(const SampleRequest& request, const std::byte* chunk,
+                               uint32_t row) const {
+  kernels::cuda::DeviceReport report;
+  int32_t token = 0;
+  std::memcpy(&report, chunk + row * sizeof report, sizeof report);
+  std::memcpy(&token, chunk + shape_.tokens_at() + row * sizeof token, sizeof token);
+  return device_result(request, token, report);
+}
+
 void GpuResults::draw(const StepBatch& batch, std::span<const GpuTile> tiles, StepResult& result) {
   for (const GpuTile& tile : tiles) {
     for (const GpuSample& sample : tile.samples) {
@@ -45,18 +56,14 @@ void GpuResults::draw(const StepBatch& batch, std::span<const GpuTile> tiles, St
       const uint32_t row = sample.place - first;
       const SampleRow& wanted = sample.wanted;
       SampleResult& to = result.samples[wanted.sequence][wanted.sample];
+      const SampleRequest& request = batch.sequences[wanted.sequence].samples[wanted.sample];
       if (sample.place >= tile.whole) {
-        uint32_t choice = 0;
-        std::memcpy(&choice, chunk + row * sizeof choice, sizeof choice);
-        to = {};
-        to.token = static_cast<TokenId>(choice);
+        to = drawn(request, chunk, row);
         continue;
       }
       auto* logits =
-          reinterpret_cast<float*>(chunk + shape_.choices_bytes() + row * shape_.row_bytes());
-      to = sample_row(std::span(logits, shape_.vocabulary),
-                      batch.sequences[wanted.sequence].samples[wanted.sample], wanted.position,
-                      scratch_);
+          reinterpret_cast<float*>(chunk + shape_.drawn_bytes() + row * shape_.row_bytes());
+      to = sample_row(std::span(logits, shape_.vocabulary), request, wanted.position, scratch_);
     }
   }
 }

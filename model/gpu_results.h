@@ -1,6 +1,6 @@
 // What a step brings down from a GPU into pinned memory, and how tokens are made of it: of a row
-// that wants no more than its greatest logit, that choice; of all others the logits, from which the
-// CPU's sampler draws with every parameter.
+// that the device draws from (device_sampling.h) the token, and what its log-probability is made
+// of; of all others the logits, from which the CPU's sampler draws with every parameter.
 //
 // Bound: there is room for so many whole rows as reserve() is told, 0.5 MB each at 128k tokens.
 // Where a step wants more of them (a prompt's most likely tokens, for every row) it alone
@@ -38,6 +38,7 @@ class GpuResults {
 
  private:
   Result<> allocate(kernels::Device& device, size_t bytes);
+  SampleResult drawn(const SampleRequest& request, const std::byte* chunk, uint32_t row) const;
 
   const LogitsShape shape_;
   kernels::DeviceMemory memory_;

@@ -2,14 +2,15 @@
 
 #include <algorithm>
 
+#include "model/device_sampling.h"
 #include "model/gpu_attention_plan.h"
-#include "model/sampler.h"
 #include "runtime/check.h"
 
 namespace spillway::model {
 namespace {
 
 using kernels::PageId;
+using kernels::cuda::DeviceDraw;
 using kernels::cuda::DeviceQuery;
 using kernels::cuda::DeviceSequence;
 using kernels::cuda::DeviceTile;
@@ -39,9 +40,9 @@ size_t bytes_max(std::span<const GroupPages> groups, std::span<const AngleCache>
   for (size_t g = 0; g < groups.size(); ++g) {
     bytes += group_bytes_max(*groups[g].layout, angles[g].dims(), limits);
   }
-  // Tokens and active rows: two arrays a tile, and a tile has a row.
-  return bytes +
-         limits.rows * (sizeof(int32_t) + sizeof(uint32_t) + 2 * MirroredBuffer::kAlignment);
+  // Tokens, active rows and draws: three arrays a tile, and a tile has a row.
+  return bytes + limits.rows * (sizeof(int32_t) + sizeof(uint32_t) + sizeof(DeviceDraw) +
+                                3 * MirroredBuffer::kAlignment);
 }
 
 }  // namespace
@@ -149,24 +150,37 @@ void GpuStaging::add_attention(GpuTileGroup& to, const kernels::KvGroupLayout& l
 void GpuStaging::add_active_rows(GpuTile& tile, const StepBatch& batch) {
   tile.active = static_cast<uint32_t>(tile_.active_rows.size());
   whole_.assign(tile.active, false);
+  uint32_t last = UINT32_MAX;
   for (const SampleRow& sample : tile_.samples) {
     const SampleRequest& request = batch.sequences[sample.sequence].samples[sample.sample];
-    if (!is_greatest_alone(request)) whole_[sample.active] = true;
+    // Several choices of a prompt are drawn from one row, and its first token is theirs alone.
+    if (sample.active == last || !sampled_on_device(request)) whole_[sample.active] = true;
+    last = sample.active;
   }
   tile.whole = static_cast<uint32_t>(std::count(whole_.begin(), whole_.end(), true));
   places_.resize(tile.active);
   const Array<uint32_t> rows = buffer_.take<uint32_t>(tile.active);
-  uint32_t next_whole = 0, next_choice = tile.whole;
+  uint32_t next_whole = 0, next_drawn = tile.whole;
   bool in_order = tile.active == tile.rows;
   for (uint32_t a = 0; a < tile.active; ++a) {
-    places_[a] = whole_[a] ? next_whole++ : next_choice++;
+    places_[a] = whole_[a] ? next_whole++ : next_drawn++;
     rows.host[places_[a]] = tile_.active_rows[a];
     in_order &= places_[a] == tile_.active_rows[a];
   }
   tile.active_rows = in_order ? nullptr : rows.device;
+  add_samples(tile, batch);
+}
+
+void GpuStaging::add_samples(GpuTile& tile, const StepBatch& batch) {
+  const Array<DeviceDraw> draws = buffer_.take<DeviceDraw>(tile.active - tile.whole);
+  tile.draws = draws.device;
   tile.samples.clear();
   for (const SampleRow& sample : tile_.samples) {
-    tile.samples.push_back({.wanted = sample, .place = places_[sample.active]});
+    const uint32_t place = places_[sample.active];
+    tile.samples.push_back({.wanted = sample, .place = place});
+    if (place < tile.whole) continue;
+    draws.host[place - tile.whole] =
+        device_draw(batch.sequences[sample.sequence].samples[sample.sample], sample.position);
   }
 }
 

@@ -1,6 +1,6 @@
 // Lays out all that a step needs on a GPU in one pinned buffer, cut into tiles: tokens, angles,
-// block tables, sequences, rows that attend and their tiles, rows whose logits are wanted. One copy
-// brings it there.
+// block tables, sequences, rows that attend and their tiles, rows whose logits are wanted and how
+// tokens are drawn from them. One copy brings it there.
 //
 // Sketch: 64 decoding streams at 8k, one group of 128 dimensions: 64 KB of angles, 128 KB of block
 // tables; a tile of 512 prompt rows 0.5 MB, 10 us at PCIe's 50 GB/s. Room for the largest step: of
@@ -57,6 +57,7 @@ class GpuStaging {
   void add_group(GpuTileGroup& to, std::span<const GroupPages> groups, size_t group);
   void add_attention(GpuTileGroup& to, const kernels::KvGroupLayout& layout);
   void add_active_rows(GpuTile& tile, const StepBatch& batch);
+  void add_samples(GpuTile& tile, const StepBatch& batch);
 
   GpuStepLimits limits_;
   MirroredBuffer buffer_;

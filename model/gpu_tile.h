@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/cuda/operators.h"
+#include "kernels/cuda/sampling.h"
 #include "model/step_tile.h"
 
 namespace spillway::model {
@@ -32,7 +33,7 @@ struct GpuTileGroup {
 };
 
 // A wanted sample. `place` counts the tile's active rows in the order in which they are computed:
-// those of which whole rows of logits come down, then those of which the choice alone does.
+// those of which whole rows of logits come down, then those that the device draws from.
 struct GpuSample {
   SampleRow wanted;
   uint32_t place = 0;
@@ -46,17 +47,20 @@ struct GpuTile {
   const uint32_t* active_rows = nullptr;  // (place) row; null where they are all rows in order
   uint32_t active = 0;                    // places
   uint32_t whole = 0;                     // of these, the first, whose logits come down
+  const kernels::cuda::DeviceDraw* draws = nullptr;  // (place - whole): how the others are drawn
   std::vector<GpuSample> samples;
   size_t results_at = 0;  // in the step's results
 };
 
-// Logits are computed in chunks of rows. A chunk leaves the choices of its rows, (chunk_rows), and
-// behind them the logits of all; of these the wanted ones, which are first, come down in one copy.
+// Logits are computed in chunks of rows. A chunk leaves what was drawn from its rows, reports,
+// (chunk_rows), and tokens, (chunk_rows), and behind them the logits of all; of these the wanted
+// ones, which are first, come down with the rest in one copy.
 struct LogitsShape {
   uint32_t vocabulary = 0;
   uint32_t chunk_rows = 0;
 
-  size_t choices_bytes() const { return (size_t{chunk_rows} * sizeof(uint32_t) + 15) / 16 * 16; }
+  size_t tokens_at() const { return chunk_rows * sizeof(kernels::cuda::DeviceReport); }
+  size_t drawn_bytes() const { return (tokens_at() + chunk_rows * sizeof(int32_t) + 15) / 16 * 16; }
   size_t row_bytes() const { return size_t{vocabulary} * sizeof(float); }
   uint32_t rows_of(const GpuTile& tile, uint32_t first) const {
     return std::min(chunk_rows, tile.active - first);
@@ -67,14 +71,14 @@ struct LogitsShape {
   }
   // Where that chunk lies among the tile's results, and its bytes there.
   size_t offset(const GpuTile& tile, uint32_t first) const {
-    return first / chunk_rows * choices_bytes() + std::min(first, tile.whole) * row_bytes();
+    return first / chunk_rows * drawn_bytes() + std::min(first, tile.whole) * row_bytes();
   }
   size_t bytes(const GpuTile& tile, uint32_t first) const {
-    return choices_bytes() + whole_of(tile, first) * row_bytes();
+    return drawn_bytes() + whole_of(tile, first) * row_bytes();
   }
   size_t tile_bytes(const GpuTile& tile) const {
     const uint32_t chunks = (tile.active + chunk_rows - 1) / chunk_rows;
-    return chunks * choices_bytes() + tile.whole * row_bytes();
+    return chunks * drawn_bytes() + tile.whole * row_bytes();
   }
 };
 

@@ -4,7 +4,8 @@
 // A step: one copy up from pinned memory brings all that it needs, the tiles pass the layers, and
 // for each chunk of logits one copy down brings what is wanted of it. Nothing waits for the device,
 // and no step allocates of it, but for one that wants more whole rows of logits than it may have
-// sequences. collect() makes tokens of what came down.
+// sequences. Tokens are drawn on the device where it can (device_sampling.h); collect() draws the
+// others, and makes results of what came down.
 #pragma once
 
 #include <array>

@@ -167,8 +167,8 @@ TEST_P(GpuModelTest, mixed_steps_with_every_kind_of_sample_give_what_the_cpu_giv
   }
 }
 
-// Rows whose logits come down are computed before those of which the choice alone does.
-TEST_F(GpuTransformerTest, rows_that_want_more_than_a_choice_may_stand_anywhere) {
+// Rows whose logits come down are computed before those that the device draws from.
+TEST_F(GpuTransformerTest, rows_that_the_device_does_not_draw_from_may_stand_anywhere) {
   const TinyModel model("llama_q4_1");
   RunnerHarness cpu(model.file, {});
   GpuHarness gpu(model.file, {}, {.logit_rows_max = 3});
@@ -181,7 +181,8 @@ TEST_F(GpuTransformerTest, rows_that_want_more_than_a_choice_may_stand_anywhere)
       SampleRequest& sample = samples.emplace_back();
       sample.row = row;
       sample.params = &greedy;
-      sample.want_logprob = (wholes >> row & 1) != 0;
+      sample.want_logprob = row % 2 == 0;
+      sample.top_logprobs = wholes >> row & 1;
     }
     HarnessSequence on_cpu = cpu.new_sequence(), on_gpu = gpu.runs.new_sequence();
     const StepResult got = gpu.runs.step({{&on_gpu, tokens.first(4), samples}});
@@ -189,6 +190,44 @@ TEST_F(GpuTransformerTest, rows_that_want_more_than_a_choice_may_stand_anywhere)
     cpu.release(on_cpu);
     gpu.runs.release(on_gpu);
   }
+}
+
+TEST_F(GpuTransformerTest, of_what_the_device_draws_no_logits_come_down) {
+  const TinyModel model("llama_q4_1");
+  kernels::cuda::StreamAtOnce stream;
+  TestDevice* device = nullptr;
+  RunnerHarness harness(
+      [&](kernels::Device& made) -> std::unique_ptr<Runner> {
+        device = static_cast<TestDevice*>(&made);
+        return std::move(GpuTransformer::create(model.file, made,
+                                                {.stream = stream.get(), .logit_rows_max = 2}))
+            .value();
+      },
+      HarnessOptions{});
+  SamplingParams greedy, drawn, penalised;
+  greedy.temperature = 0;
+  drawn.top_p = 0.9f;
+  drawn.min_p = 0.01f;
+  penalised.presence_penalty = 1;
+  const size_t drawn_bytes = 2 * (sizeof(kernels::cuda::DeviceReport) + sizeof(int32_t)) + 8;
+  const auto bytes_for = [&](std::vector<SampleRequest> samples) {
+    HarnessSequence sequence = harness.new_sequence();
+    for (uint32_t row = 0; row < samples.size(); ++row) samples[row].row = row;
+    harness.step({{&sequence, std::span<const TokenId>(model.tokens).first(2), samples}});
+    harness.release(sequence);
+    return device->compute().last_copied;
+  };
+  SampleRequest greedy_row, drawn_row, reported_row, scored_row, penalised_row;
+  greedy_row.params = &greedy;
+  drawn_row.params = &drawn;
+  reported_row.params = &drawn;
+  reported_row.want_logprob = true;
+  scored_row.scored = 3;
+  penalised_row.params = &penalised;
+  EXPECT_EQ(bytes_for({greedy_row, reported_row}), drawn_bytes);
+  EXPECT_EQ(bytes_for({scored_row, drawn_row}), drawn_bytes);
+  const size_t row_bytes = harness.vocabulary() * sizeof(float);
+  EXPECT_EQ(bytes_for({drawn_row, penalised_row}), drawn_bytes + row_bytes);
 }
 
 // While a step runs, the next may be laid out and enqueued.
@@ -272,7 +311,7 @@ TEST_F(GpuTransformerTest, an_operator_that_fails_is_the_failure_of_its_step) {
     EXPECT_EQ(after.samples[0][0].token, whole.samples[0][0].token);
   }
   gpu.stream.fail_in(calls - 1);
-  EXPECT_EQ(step().failure, "the GPU took no argmax: CUDA error 719");
+  EXPECT_EQ(step().failure, "the GPU took no sample: CUDA error 719");
 }
 
 // As a GPU does (CudaDevice::take_error_of()): its failure is the step's, and of all after it.

@@ -47,10 +47,14 @@ class TestStream final : public kernels::Stream {
     for (std::thread& helper : helpers) helper.join();
     if (after_launch) after_launch();
   }
-  void copy(void* to, const void* from, size_t bytes) override { std::memcpy(to, from, bytes); }
+  void copy(void* to, const void* from, size_t bytes) override {
+    std::memcpy(to, from, bytes);
+    last_copied = bytes;
+  }
   void record(kernels::Event&) override {}
   void wait(const kernels::Event&) override {}
   void wait(const kernels::Gate& gate, uint32_t level) override { on_wait(gate, level); }
+  size_t last_copied = 0;  // bytes
   // What should be there by then has to come now.
   std::function<void(const kernels::Gate&, uint32_t level)> on_wait;
   std::function<void()> after_launch;  // waits for what the launch began elsewhere
