@@ -83,6 +83,14 @@ std::vector<AttentionTilePlan> plan_attention(const KvGroupLayout& layout, uint3
   return passes.finish();
 }
 
+uint32_t splits_seen_max(const KvGroupLayout& layout, uint32_t context_tokens) {
+  constexpr uint32_t kTokens = kernels::kAttentionSplitTokens;
+  const uint32_t of_context = (std::max(context_tokens, 1u) - 1) / kTokens + 1;
+  if (layout.window == 0) return of_context;
+  // The first token of a window may be a split's last.
+  return std::min(of_context, (layout.window + kTokens - 2) / kTokens + 1);
+}
+
 // Rows become tiles only where there are at least half as many as a tile takes, and are dealt out
 // evenly: so tiles are half full at least, in each of the splits that they see.
 size_t attention_tiles_max(const KvGroupLayout& layout, uint32_t heads, size_t rows,

@@ -19,6 +19,9 @@ std::vector<kernels::cuda::AttentionTilePlan> plan_attention(
     std::span<const kernels::cuda::TiledSequence> sequences,
     const kernels::cuda::TileLimits& limits);
 
+// That a row sees at most of a context of so many tokens.
+uint32_t splits_seen_max(const kernels::KvGroupLayout& layout, uint32_t context_tokens);
+
 // No more tiles than this come of plans for so many rows, none of them at or past the position
 // `context_tokens`.
 size_t attention_tiles_max(const kernels::KvGroupLayout& layout, uint32_t heads, size_t rows,

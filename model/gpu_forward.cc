@@ -137,11 +137,16 @@ void GpuForward::begin(GpuOperators& run, const GpuTile& tile) {
            .scale = config_.embedding_scale});
 }
 
+void GpuForward::run_layers(GpuOperators& run, const GpuTile& tile) {
+  begin(run, tile);
+  for (uint32_t i = 0; i < config_.layers; ++i) run_layer(run, tile, i);
+}
+
 void GpuForward::run_layer(GpuOperators& run, const GpuTile& tile, uint32_t index) {
   attend(run, tile, index);
   // After the last layer's attention only the rows whose logits are wanted go on.
   if (index + 1 == config_.layers) {
-    if (tile.active == 0) return;
+    if (tile.kept == 0) return;
     keep_active_rows(run, tile);
   }
   finish_attention(run, weights_.layers[index]);
@@ -167,7 +172,7 @@ void GpuForward::attend(GpuOperators& run, const GpuTile& tile, uint32_t index) 
            .k = scratch_.key,
            .v = scratch_.value,
            .stride = config_.kv_width()});
-  const bool needed = index + 1 < config_.layers || tile.active > 0;
+  const bool needed = index + 1 < config_.layers || tile.kept > 0;
   if (needed) run_attention(run, group, place);
 }
 
@@ -224,7 +229,7 @@ void GpuForward::run_attention(GpuOperators& run, const GpuTileGroup& tile,
 
 // Brings the active rows of residual and attended to other buffers, whose contents are over.
 void GpuForward::keep_active_rows(GpuOperators& run, const GpuTile& tile) {
-  rows_.count = tile.active;
+  rows_.count = tile.kept;
   if (tile.active_rows == nullptr) return;
   CHECK(!rows_.has_update);  // added by this layer's first norm
   const auto gather = [&](float*& from, float*& to, uint32_t width) {
@@ -234,7 +239,7 @@ void GpuForward::keep_active_rows(GpuOperators& run, const GpuTile& tile) {
              .y = to,
              .x_stride = width,
              .y_stride = width,
-             .rows = tile.active,
+             .rows = tile.kept,
              .n = width});
     std::swap(from, to);
   };

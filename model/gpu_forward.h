@@ -48,10 +48,21 @@ class GpuForward {
   // In this order: begin(), run_layer() of each, run_logits() for each chunk of active rows.
   void begin(GpuOperators& run, const GpuTile& tile);
   void run_layer(GpuOperators& run, const GpuTile& tile, uint32_t index);
+  void run_layers(GpuOperators& run, const GpuTile& tile);  // begin(), and all of them
   // Of places [first, first + a chunk's rows): logits, and what is drawn from those that do not
   // come down. What it leaves is laid out as LogitsShape says.
   void run_logits(GpuOperators& run, const GpuTile& tile, uint32_t first);
   const std::byte* logits() const { return scratch_.logits; }
+
+  // Where the rows of the tile lie now: those that go on may have been brought together.
+  struct Rows {
+    uint32_t count = 0;
+    float *residual = nullptr, *normed = nullptr, *query = nullptr, *attended = nullptr;
+    bool has_update = false;  // of update, not added to the residual yet
+  };
+  const Rows& rows() const { return rows_; }
+  // For run_logits(), where the kernels of run_layers() were enqueued without it: they left these.
+  void set_rows(const Rows& rows) { rows_ = rows; }
 
  private:
   // Carved from one block of device memory.
@@ -65,12 +76,6 @@ class GpuForward {
     float *partial_sums, *partial_outs;
     std::byte* draw;  // of draw_rows_ rows
     std::byte* logits;
-  };
-  // Where the rows of the tile lie now: those that go on may have been brought together.
-  struct Rows {
-    uint32_t count = 0;
-    float *residual = nullptr, *normed = nullptr, *query = nullptr, *attended = nullptr;
-    bool has_update = false;  // of update, not added to the residual yet
   };
   class Carver;
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -32,6 +33,13 @@ struct GpuTileGroup {
   std::vector<GpuAttention> attention;                       // one after the other
 };
 
+// What a step is padded to that is laid out for a graph (gpu_graphs.h).
+struct GpuGraphSize {
+  uint32_t rows = 0;    // 0: it is not
+  uint32_t splits = 0;  // that a row sees at most, of any group; a power of two
+  auto operator<=>(const GpuGraphSize&) const = default;
+};
+
 // A wanted sample. `place` counts the tile's active rows in the order in which they are computed:
 // those of which whole rows of logits come down, then those that the device draws from.
 struct GpuSample {
@@ -40,12 +48,14 @@ struct GpuSample {
 };
 
 struct GpuTile {
-  uint32_t rows = 0;
+  uint32_t rows = 0;  // those that pad it among them, the last: they are part of no sequence
   uint32_t sequences = 0;
+  GpuGraphSize graph;
   const int32_t* tokens = nullptr;        // (row)
   std::vector<GpuTileGroup> groups;       // (group)
   const uint32_t* active_rows = nullptr;  // (place) row; null where they are all rows in order
   uint32_t active = 0;                    // places
+  uint32_t kept = 0;                      // the same, and what pads them
   uint32_t whole = 0;                     // of these, the first, whose logits come down
   const kernels::cuda::DeviceDraw* draws = nullptr;  // (place - whole): how the others are drawn
   std::vector<GpuSample> samples;

@@ -57,6 +57,7 @@ GpuTransformer::GpuTransformer(ModelConfig config, kernels::Device& device,
              .context_tokens_max = config_.context_tokens_max,
              .groups = kv_groups(config_, options.kv_type, options.page_tokens),
              .fingerprint = {}},
+      graphs_(options.stream, options.graphs, std::min(options.graph_rows_max, tile_rows_)),
       steps_{Step{{},
                   GpuResults(logits_),
                   GpuOperators(options.stream, options.take_error),
@@ -108,6 +109,7 @@ Result<> GpuTransformer::reserve_steps() {
       .context_tokens = context_tokens_max_,
       .tile_rows = tile_rows_,
       .heads = config_.heads,
+      .graph_rows = graphs_.rows_max(),
       .attention = {.blocks_wanted = options_.attention_blocks,
                     .partials_max = forward_->partials_max()}};
   for (Step& step : steps_) {
@@ -129,7 +131,7 @@ Result<> GpuTransformer::set_fingerprint(const GgufFile& file) {
   add_layout(digest, shape_.groups);
   const auto run = [this](const std::vector<std::byte*>& bases, const StepBatch& batch,
                           StepResult& result) -> Result<> {
-    forward_->bind_pages(bases);
+    bind_pages(bases);
     enqueue(batch, result);
     const auto done = device_.make_event();
     device_.compute().record(*done);
@@ -140,7 +142,7 @@ Result<> GpuTransformer::set_fingerprint(const GgufFile& file) {
   };
   if (auto added = add_arithmetic(digest, shape_, device_, run); !added) return added.error();
   // The probe's pages are gone; a step before bind_pages() must not write there.
-  forward_->bind_pages(std::vector<std::byte*>(shape_.groups.size()));
+  bind_pages(std::vector<std::byte*>(shape_.groups.size()));
   shape_.fingerprint = digest.hex();
   return {};
 }
@@ -181,14 +183,14 @@ Result<> GpuTransformer::prepare(Step& step, const StepBatch& batch) {
       CHECK(static_cast<uint32_t>(token) < config_.vocabulary);
     }
   }
-  step.staging.prepare(forward_->groups(), angles_, batch);
+  step.staging.prepare(forward_->groups(), angles_, batch, graphs_.rows_max());
   return step.results.prepare(device_, step.staging.tiles());
 }
 
 void GpuTransformer::launch_tile(Step& step, const GpuTile& tile) {
   device_.compute().launch([this, &step, &tile](kernels::Team&) {
-    forward_->begin(step.operators, tile);
-    for (uint32_t i = 0; i < config_.layers; ++i) forward_->run_layer(step.operators, tile, i);
+    const auto slot = static_cast<size_t>(&step - steps_.data());
+    graphs_.run_layers(slot, tile, *forward_, step.operators);
   });
 }
 

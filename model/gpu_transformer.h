@@ -2,10 +2,11 @@
 // operators of kernels/cuda/operators.h, over a device of the generic kind (kernels/device.h).
 //
 // A step: one copy up from pinned memory brings all that it needs, the tiles pass the layers, and
-// for each chunk of logits one copy down brings what is wanted of it. Nothing waits for the device,
-// and no step allocates of it, but for one that wants more whole rows of logits than it may have
-// sequences. Tokens are drawn on the device where it can (device_sampling.h); collect() draws the
-// others, and makes results of what came down.
+// for each chunk of logits one copy down brings what is wanted of it. (A decoding step's layers may
+// be one launch: gpu_graphs.h.) Nothing waits for the device, and no step allocates of it, but for
+// one that wants more whole rows of logits than it may have sequences. Tokens are drawn on the
+// device where it can (device_sampling.h); collect() draws the others, and makes results of what
+// came down.
 #pragma once
 
 #include <array>
@@ -16,6 +17,7 @@
 #include "model/config.h"
 #include "model/gguf.h"
 #include "model/gpu_forward.h"
+#include "model/gpu_graphs.h"
 #include "model/gpu_operators.h"
 #include "model/gpu_results.h"
 #include "model/gpu_staging.h"
@@ -41,7 +43,9 @@ struct GpuTransformerOptions {
   size_t attention_scratch_bytes = 64 << 20;
   // Of threads, that attention is to fill: two for each SM. A prompt is cut by splits below that.
   uint32_t attention_blocks = 264;
-  uint32_t load_threads = 1;  // repack the weights
+  uint32_t load_threads = 1;                    // repack the weights
+  kernels::cuda::GraphMaker* graphs = nullptr;  // of `stream`, as its device has it; null: none
+  uint32_t graph_rows_max = 64;  // of a decoding step that is launched as a graph; 0: none is
 };
 
 // Engine thread. At most two steps are enqueued and not collected: while one runs, the next can be
@@ -56,7 +60,10 @@ class GpuTransformer final : public Runner {
                                                         const GpuTransformerOptions& options);
 
   const RunnerShape& shape() const override { return shape_; }
-  void bind_pages(std::vector<std::byte*> base) override { forward_->bind_pages(base); }
+  void bind_pages(std::vector<std::byte*> base) override {
+    graphs_.clear();
+    forward_->bind_pages(base);
+  }
   uint32_t batch_tokens_max() const override { return options_.batch_tokens_max; }
   uint32_t rows_together_max() const override { return tile_rows_; }
   // Behind a gate nothing runs, and a stream of CUDA's holds about a thousand launches before it
@@ -94,6 +101,7 @@ class GpuTransformer final : public Runner {
   RunnerShape shape_;
   std::vector<AngleCache> angles_;  // (group)
   std::unique_ptr<GpuForward> forward_;
+  GpuGraphs graphs_;
   std::array<Step, 2> steps_;
   size_t next_ = 0;    // to be enqueued
   size_t oldest_ = 0;  // to be collected

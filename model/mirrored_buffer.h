@@ -41,6 +41,8 @@ class MirroredBuffer {
 
   // REQUIRES: no copy of it is in flight.
   void clear() { used_ = 0; }
+  // The next array comes there, and all before goes up. Returns where it would have come.
+  size_t seek(size_t at) { return std::exchange(used_, at); }
 
   // REQUIRES: reserve() has made room for it.
   template <class T>

@@ -71,12 +71,12 @@ Result<Served> load(BenchRun& run) {
   const auto file = model::GgufFile::open(path);
   if (file) {
     kernels::CudaDevice& device = run.device();
-    auto runner =
-        model::GpuTransformer::create(*file, device,
-                                      {.stream = device.native(device.compute()),
-                                       .take_error = [&device](const char* name, int error) {
-                                         device.take_error_of(name, error);
-                                       }});
+    auto runner = model::GpuTransformer::create(
+        *file, device,
+        {.stream = device.native(device.compute()),
+         .take_error = [&device](const char* name,
+                                 int error) { device.take_error_of(name, error); },
+         .graphs = &device.graphs()});
     if (!runner) return runner.error();
     served.runner = *std::move(runner);
   }

@@ -41,7 +41,8 @@ Result<model::GpuTransformerOptions> transformer_options(const model::GgufFile& 
       .context_tokens_max = std::max(options.context_tokens_max, config->context_tokens_max),
       .batch_tokens_max = options.step_tokens_max,
       .batch_sequences_max = options.sequences_max,
-      .load_threads = threads};
+      .load_threads = threads,
+      .graphs = &device.graphs()};
 }
 
 // What is left once a step has what it takes.

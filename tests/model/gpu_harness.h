@@ -23,6 +23,9 @@ struct GpuSetting {
   uint32_t attention_blocks = 264;
   uint32_t batch_sequences_max = 256;
   uint32_t context_tokens_max = 0;
+  uint32_t graph_rows_max = 0;
+  // Null: no graphs.
+  std::unique_ptr<kernels::cuda::GraphMaker> (*make_graphs)(CUstream_st* stream) = nullptr;
 };
 
 // So that what a TestDevice's launches enqueue has run when they return, as all else of it has.
@@ -40,12 +43,14 @@ class GpuHarness {
              options) {}
 
   kernels::cuda::StreamAtOnce stream;
+  std::unique_ptr<kernels::cuda::GraphMaker> graphs;
   RunnerHarness runs;
 
  private:
   std::unique_ptr<Runner> make(const GgufFile& file, kernels::Device& device,
                                const HarnessOptions& options, const GpuSetting& setting) {
     finish_launches(device, stream);
+    if (setting.make_graphs != nullptr) graphs = setting.make_graphs(stream.get());
     auto runner =
         GpuTransformer::create(file, device,
                                {.stream = stream.get(),
@@ -57,7 +62,9 @@ class GpuHarness {
                                 .tile_rows = setting.tile_rows,
                                 .logit_rows_max = setting.logit_rows_max,
                                 .attention_scratch_bytes = setting.attention_scratch_bytes,
-                                .attention_blocks = setting.attention_blocks});
+                                .attention_blocks = setting.attention_blocks,
+                                .graphs = graphs.get(),
+                                .graph_rows_max = setting.graph_rows_max});
     if (!runner) std::fprintf(stderr, "%s\n", runner.error().message.c_str());
     CHECK(runner);
     return *std::move(runner);

@@ -92,7 +92,7 @@ TEST(GpuStaging, the_largest_step_fits_into_what_was_reserved) {
     for (int step = 0; step < 4; ++step) {
       Batch made;
       fill(made, limits, layouts, random);
-      staging.prepare(groups, angles, made.batch);
+      staging.prepare(groups, angles, made.batch, limits.graph_rows);
       uint32_t rows = 0;
       for (const GpuTile& tile : staging.tiles()) rows += tile.rows;
       EXPECT_EQ(rows, limits.rows);
