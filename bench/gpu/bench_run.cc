@@ -33,7 +33,7 @@ BenchSizes tiny_sizes() {
                  .context = 256};
   sizes.served = {.prefix_tokens = 64,
                   .suffix_tokens = 16,
-                  .restores = 2,
+                  .restores = 4,
                   .streams = {1, 2},
                   .decoded_tokens = 4,
                   .nvme_bytes = uint64_t{16} << 20};

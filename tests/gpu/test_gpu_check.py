@@ -255,6 +255,15 @@ class Measuring(unittest.TestCase):
         self.assertRegex(text, r"matmul Q4_0, 1 rows .* GB/s")
         self.assertRegex(text, r"matmul Q4_K, 20 rows .* TOP/s, .* of the data sheet")
 
+    def test_a_served_model_is_measured_with_prefixes_that_come_back(self):
+        summary, text = self.measure("serving")
+        self.assertNotIn("restored_from_host", summary["goals_not_measured"])
+        self.assertNotIn("restored_from_nvme", summary["goals_not_measured"])
+        self.assertRegex(text, r"decode 2 streams .* tokens/s")
+        self.assertRegex(text, r"cold_prefill 80 tokens .* tokens/s")
+        self.assertRegex(text, r"restored_from_host 64 tokens ")
+        self.assertRegex(text, r"restored_from_nvme 64 tokens ")
+
     def test_arguments_of_the_benchmarks(self):
         for arguments in ([], ["--out"], ["--out", "x"], ["--frobnicate"]):
             self.assertEqual(subprocess.run([self.program, *arguments], capture_output=True).returncode,
