@@ -64,6 +64,8 @@ TEST(StreamOperators, run_behind_the_copies_before_them_and_before_those_behind)
     device.copy_out().copy(gpu.host.data + 4 * kPage, gpu.device.data + 4 * kPage, 2 * kPage);
     device.copy_out().copy(gpu.host.data + 10 * kPage, gpu.device.data + 10 * kPage, 8);
     gpu.machine.finish(device.copy_out());
+    gpu.machine.await(*up);  // past for the streams, and perhaps yet to be seen by the host
+    gpu.machine.await(*computed);
     EXPECT_EQ(std::memcmp(gpu.host.data + 4 * kPage, gpu.host.data + 3 * kPage, kPage), 0);
     EXPECT_EQ(std::memcmp(gpu.host.data + 5 * kPage, gpu.host.data + kPage, kPage), 0);
     uint64_t sum = 0;
