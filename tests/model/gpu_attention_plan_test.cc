@@ -63,7 +63,7 @@ TEST(GpuAttentionPlan, every_row_attends_once_within_the_room_that_there_is) {
                                .window = random() % 3 == 0 ? 700u : 0};
     const uint32_t heads = kv_heads * heads_a_group;
     const Sequences sequences = random_sequences(random, layout);
-    const uint64_t partials_max = kContext / 512 + 1 + random() % 400;
+    const uint64_t partials_max = kContext / 512 + 1 + random() % 100;
     const auto plans = plan_attention(
         layout, heads, sequences.parts,
         {.blocks_wanted = 1 + static_cast<uint32_t>(random() % 264), .partials_max = partials_max});
@@ -82,7 +82,8 @@ TEST(GpuAttentionPlan, every_row_attends_once_within_the_room_that_there_is) {
     passes += plans.size();
     tiles_in_all += tiles;
   }
-  EXPECT_GT(passes, 600u);
+  // About 1,400 and 9,700, at the least 900 and 7,000 in 400 runs; undivided, 300 parts.
+  EXPECT_GT(passes, 400u);
   EXPECT_GT(tiles_in_all, 600u);
 }
 
