@@ -68,6 +68,35 @@ TEST(TiersHost, encoded_pages_come_back_the_same_and_count_as_host) {
   EXPECT_EQ(world.tiers().stats().host.corrupt, 0u);
 }
 
+// The device ends at any point of the copies, with pages on their way to host memory or to disk.
+// Its events are done then, as are those of copies that were made.
+TEST(TiersHost, copies_that_a_device_did_not_live_to_make_are_not_kept) {
+  const std::vector<TokenId> prompt = prompt_of(6);
+  for (const bool host : {true, false}) {
+    for (uint32_t events = 0; events < 12; ++events) {
+      TiersShape shape = shape_of(20, 4u << 20);
+      shape.host_codec = PageCodec::kIdentity;
+      if (!host) shape.host.clear();
+      TiersWorld world(shape, 1 + events);
+      sim::SimDevice& device = world.machine().device();
+      compute_and_keep(world, prompt);
+      ASSERT_TRUE(world.run_until([&] { return !device.copies_out().empty(); }));
+      for (uint32_t i = 0; i < events && device.copies_out().size() > 1; ++i) {
+        world.machine().go_on();
+      }
+      device.fail();
+      world.settle();
+      EXPECT_EQ(world.tiers().check_integrity(), "");
+      EXPECT_EQ(world.tiers().stats().host.pages, 0u);
+      EXPECT_EQ(world.stored(), 0u);
+      device.replace();
+      world.forget();
+      EXPECT_EQ(world.ask(prompt), 0u);
+      EXPECT_EQ(world.ask(prompt), 6u);  // and looks at every byte
+    }
+  }
+}
+
 // Each unit in turn has another byte than was put there.
 TEST(TiersHost, other_bytes_than_were_encoded_are_computed_again) {
   uint64_t found = 0;

@@ -73,6 +73,7 @@ class TiersMachine {
   const Tiers& tiers() const { return *tiers_; }
   io::BlockStore* store() const { return store_.get(); }  // null: there is no NVMe tier
   sim::SimDisk* disk() const { return disk_.get(); }      // the same
+  sim::SimDevice& device() { return device_; }
   const sim::SimDevice& device() const { return device_; }
   SimulatedClock& clock() { return clock_; }
   EngineLoop& loop() { return loop_; }

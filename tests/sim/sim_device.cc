@@ -42,16 +42,18 @@ void SimStream::push(Operation operation, Clock::Duration takes) {
 }
 
 void SimStream::launch(kernels::Launch work) {
-  push({[work = std::move(work)] {
-         TeamOfOne team;
-         work(team);
-       }},
-       timed_ == nullptr ? Clock::Duration{} : timed_->speed_.launch_time());
+  Operation operation{[work = std::move(work)] {
+    TeamOfOne team;
+    work(team);
+  }};
+  operation.writes = true;
+  push(std::move(operation), timed_ == nullptr ? Clock::Duration{} : timed_->speed_.launch_time());
 }
 
 void SimStream::copy(void* to, const void* from, size_t bytes) {
   Operation operation{[=] { std::memcpy(to, from, bytes); }};
   operation.copy = {static_cast<const std::byte*>(from), static_cast<const std::byte*>(to)};
+  operation.writes = true;
   Clock::Duration takes{};
   if (timed_ != nullptr && timed_->speed_.copy_bytes_per_s > 0) {
     const double seconds = static_cast<double>(bytes) / timed_->speed_.copy_bytes_per_s;
@@ -95,6 +97,7 @@ std::vector<SimStream::Copy> SimStream::copies() const {
 
 bool SimStream::unblocked() const {
   if (operations_.empty()) return false;
+  if (ended_) return true;
   const Operation& first = operations_.front();
   if (first.gate != nullptr && *first.gate < first.level) return false;
   return first.after == nullptr || first.after->completed_ >= first.after_count;
@@ -114,7 +117,17 @@ void SimStream::run_one() {
   const Operation first = std::move(operations_.front());
   operations_.pop_front();
   if (timed_ != nullptr) head_since_ = timed_->clock_->now();
-  first.run();
+  if (!ended_ || !first.writes) first.run();
+}
+
+void SimDevice::fail() {
+  failure_ = Error{ErrorCode::kUnavailable, "the simulated device has ended"};
+  for (SimStream& stream : streams_) stream.ended_ = true;
+}
+
+void SimDevice::replace() {
+  failure_.reset();
+  for (SimStream& stream : streams_) stream.ended_ = false;
 }
 
 void SimDevice::set_speed(const Clock& clock, Speed speed) {

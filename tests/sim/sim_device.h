@@ -79,13 +79,15 @@ class SimStream final : public kernels::Stream {
     Copy copy = {};                             // if it is one
     std::shared_ptr<const uint32_t> gate = {};  // waits until this is
     uint32_t level = 0;
+    bool writes = false;  // to memory: not a record, nor a wait
   };
   friend class SimDevice;
   void push(Operation operation, Clock::Duration takes);
   bool unblocked() const;
   std::deque<Operation> operations_;
   const SimDevice* timed_ = nullptr;  // null: operations take no time
-  Clock::TimePoint head_since_{};     // the first operation was the first since
+  bool ended_ = false;
+  Clock::TimePoint head_since_{};  // the first operation was the first since
 };
 
 class SimDevice final : public kernels::Device {
@@ -105,10 +107,16 @@ class SimDevice final : public kernels::Device {
   kernels::Stream& copy_in() override { return streams_[1]; }
   kernels::Stream& copy_out() override { return streams_[2]; }
   std::string description() const override { return "simulated"; }
+  const Error* failure() const override { return failure_ ? &*failure_ : nullptr; }
 
   bool gates = true;  // false: a device without; set before it is used
   // True: what allocate() gives traps unless an operation runs. Set before it is used.
   bool own_memory = false;
+
+  // Ends as device.h says: what its streams have yet to write is never written.
+  void fail();
+  // From now on it is another, which has not ended.
+  void replace();
 
   // From now on operations take time, and run when that is over. `launch_time` is asked at each
   // launch. `clock` outlives the device.
@@ -131,6 +139,7 @@ class SimDevice final : public kernels::Device {
   const Clock* clock_ = nullptr;  // null: operations take no time
   Speed speed_;
   uint64_t seed_;
+  std::optional<Error> failure_;
   uint64_t choices_ = 0;
   using Blocks = std::vector<std::span<std::byte>>;
   void let_touch(bool may) const;
