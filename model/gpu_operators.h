@@ -19,20 +19,25 @@ class GpuOperators {
   template <class Args>
   void run(const char* name, int (*enqueue)(CUstream_st*, const Args&), const Args& args) {
     if (failed_ != nullptr) return;
+    launches_ += kLaunchesMax;
     error_ = enqueue(stream_, args);
     if (error_ == 0) return;
     failed_ = name;
     if (take_error_) take_error_(name, error_);
   }
-  const char* failed() const { return failed_; }  // the operator's name; null: none
-  int error() const { return error_; }            // a cudaError_t
+  const char* failed() const { return failed_; }   // the operator's name; null: none
+  int error() const { return error_; }             // a cudaError_t
+  uint64_t launches() const { return launches_; }  // so far, at most
   void forget_failure() { failed_ = nullptr; }
 
  private:
+  static constexpr uint64_t kLaunchesMax = 3;  // of an operator
+
   CUstream_st* stream_;
   TakeError take_error_;
   const char* failed_ = nullptr;
   int error_ = 0;
+  uint64_t launches_ = 0;
 };
 
 }  // namespace spillway::model

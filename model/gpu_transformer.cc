@@ -152,6 +152,7 @@ void GpuTransformer::enqueue(const StepBatch& batch, StepResult& result) {
   CHECK(rows <= options_.batch_tokens_max);
   CHECK(batch.sequences.size() <= options_.batch_sequences_max);
   CHECK(batch.layers_there.empty() || batch.layers_there.size() == shape_.groups.size());
+  CHECK(rest_ == nullptr);
   Step& step = steps_[next_];
   next_ = (next_ + 1) % steps_.size();
   CHECK(step.batch == nullptr);
@@ -163,14 +164,56 @@ void GpuTransformer::enqueue(const StepBatch& batch, StepResult& result) {
     return;
   }
   step.staging.copy_up(device_.compute());
-  bool waits = !batch.layers_there.empty();
-  for (const GpuTile& tile : step.staging.tiles()) {
-    // Behind the last gate all is there: the tiles after the first do not wait.
-    if (std::exchange(waits, false)) {
-      launch_behind_gates(step, tile);
-    } else {
+  if (batch.layers_there.empty()) {
+    for (const GpuTile& tile : step.staging.tiles()) {
       launch_tile(step, tile);
+      launch_logits(step, tile);
     }
+    return;
+  }
+  rest_ = &step;
+  rest_layer_ = 0;
+  layer_takes_ = 0;
+  enqueue_rest();
+}
+
+// Behind the last gate all is there: the tiles after the first do not wait.
+bool GpuTransformer::enqueue_rest() {
+  if (rest_ == nullptr) return false;
+  Step& step = *rest_;
+  const GpuTile& tile = step.staging.tiles().front();
+  part_began_ = step.operators.launches();
+  if (rest_layer_ == 0) {
+    device_.compute().launch(
+        [this, &step, &tile](kernels::Team&) { forward_->begin(step.operators, tile); });
+  }
+  for (bool first = true; rest_layer_ < config_.layers; first = false) {
+    if (!first && !fits_behind_gates(step, layer_takes_)) return true;
+    const uint64_t before = step.operators.launches();
+    launch_layer_behind_gate(step, tile, rest_layer_++);
+    layer_takes_ = step.operators.launches() - before;
+  }
+  // The logits take less than a layer, but for many rows or tiles, which wait for the layers then.
+  const bool few = step.staging.tiles().size() == 1 && tile.active <= logits_.chunk_rows;
+  const bool any = step.operators.launches() != part_began_;
+  if (any && !(few && fits_behind_gates(step, layer_takes_))) return true;
+  launch_tail(step);
+  rest_ = nullptr;
+  return true;
+}
+
+// Whether so many launches more fit into the part that is enqueued, with a layer's wait, which is
+// two operations.
+bool GpuTransformer::fits_behind_gates(const Step& step, uint64_t launches) const {
+  const uint64_t enqueued = step.operators.launches() - part_began_;
+  return enqueued + launches + 2 <= options_.launches_behind_gates_max;
+}
+
+// What waits for no gate any more.
+void GpuTransformer::launch_tail(Step& step) {
+  bool first = true;
+  for (const GpuTile& tile : step.staging.tiles()) {
+    if (!std::exchange(first, false)) launch_tile(step, tile);
     launch_logits(step, tile);
   }
 }
@@ -194,15 +237,13 @@ void GpuTransformer::launch_tile(Step& step, const GpuTile& tile) {
   });
 }
 
-void GpuTransformer::launch_behind_gates(Step& step, const GpuTile& tile) {
+void GpuTransformer::launch_layer_behind_gate(Step& step, const GpuTile& tile, uint32_t layer) {
   kernels::Stream& stream = device_.compute();
-  stream.launch([this, &step, &tile](kernels::Team&) { forward_->begin(step.operators, tile); });
-  for (uint32_t i = 0; i < config_.layers; ++i) {
-    const LayerPlace place = config_.places[i];
-    stream.wait(*step.batch->layers_there[place.group], place.index + 1);
-    stream.launch(
-        [this, &step, &tile, i](kernels::Team&) { forward_->run_layer(step.operators, tile, i); });
-  }
+  const LayerPlace place = config_.places[layer];
+  stream.wait(*step.batch->layers_there[place.group], place.index + 1);
+  stream.launch([this, &step, &tile, layer](kernels::Team&) {
+    forward_->run_layer(step.operators, tile, layer);
+  });
 }
 
 void GpuTransformer::launch_logits(Step& step, const GpuTile& tile) {
@@ -216,6 +257,7 @@ void GpuTransformer::launch_logits(Step& step, const GpuTile& tile) {
 }
 
 void GpuTransformer::collect(const StepBatch& batch, StepResult& result) {
+  CHECK(rest_ == nullptr);
   Step& step = steps_[oldest_];
   oldest_ = (oldest_ + 1) % steps_.size();
   CHECK(std::exchange(step.batch, nullptr) == &batch);

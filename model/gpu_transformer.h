@@ -43,6 +43,9 @@ struct GpuTransformerOptions {
   size_t attention_scratch_bytes = 64 << 20;
   // Of threads, that attention is to fill: two for each SM. A prompt is cut by splits below that.
   uint32_t attention_blocks = 264;
+  // A stream of CUDA's holds about 1,000 operations behind a wait, and then blocks who enqueues. Of
+  // a step behind gates no more than so many are enqueued before others have run, or one layer.
+  uint32_t launches_behind_gates_max = 900;
   uint32_t load_threads = 1;                    // repack the weights
   kernels::cuda::GraphMaker* graphs = nullptr;  // of `stream`, as its device has it; null: none
   uint32_t graph_rows_max = 64;  // of a decoding step that is launched as a graph; 0: none is
@@ -66,9 +69,9 @@ class GpuTransformer final : public Runner {
   }
   uint32_t batch_tokens_max() const override { return options_.batch_tokens_max; }
   uint32_t rows_together_max() const override { return tile_rows_; }
-  // Behind a gate nothing runs, and a stream of CUDA's holds about a thousand launches before it
-  // blocks who enqueues: a caller who is to open the gate himself must know that they are fewer.
   void enqueue(const StepBatch& batch, StepResult& result) override;
+  // The next layers of a step behind gates, as many as a stream takes; then its logits.
+  bool enqueue_rest() override;
   // Draws. The device's failure is the result's, and so is that of an operator that was refused.
   void collect(const StepBatch& batch, StepResult& result) override;
 
@@ -89,7 +92,9 @@ class GpuTransformer final : public Runner {
   Result<> set_fingerprint(const GgufFile& file);
   Result<> prepare(Step& step, const StepBatch& batch);
   void launch_tile(Step& step, const GpuTile& tile);
-  void launch_behind_gates(Step& step, const GpuTile& tile);
+  bool fits_behind_gates(const Step& step, uint64_t launches) const;
+  void launch_layer_behind_gate(Step& step, const GpuTile& tile, uint32_t layer);
+  void launch_tail(Step& step);
   void launch_logits(Step& step, const GpuTile& tile);
 
   const ModelConfig config_;
@@ -103,8 +108,12 @@ class GpuTransformer final : public Runner {
   std::unique_ptr<GpuForward> forward_;
   GpuGraphs graphs_;
   std::array<Step, 2> steps_;
-  size_t next_ = 0;    // to be enqueued
-  size_t oldest_ = 0;  // to be collected
+  Step* rest_ = nullptr;      // behind gates, not enqueued whole
+  uint32_t rest_layer_ = 0;   // its first that is not
+  uint64_t part_began_ = 0;   // launches before what was enqueued of it last
+  uint64_t layer_takes_ = 0;  // launches of a layer
+  size_t next_ = 0;           // to be enqueued
+  size_t oldest_ = 0;         // to be collected
 };
 
 }  // namespace spillway::model

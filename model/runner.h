@@ -74,6 +74,11 @@ class Runner {
   // stay until an event recorded after this call is done and collect() has been called. Does not
   // suspend.
   virtual void enqueue(const StepBatch& batch, StepResult& result) = 0;
+  // Of a step behind gates enqueue() may keep a part back, for a stream takes only so much behind a
+  // gate that is shut before it blocks who enqueues, and that is who opens it. True: more of the
+  // step was enqueued now; call again once an event recorded after this call is done. False: all
+  // was.
+  virtual bool enqueue_rest() { return false; }
   // Makes the result whole, once such an event is done: what is left to do on the host, on the
   // engine's thread. With the arguments of enqueue(), once for each step, in their order.
   virtual void collect(const StepBatch& batch, StepResult& result) = 0;

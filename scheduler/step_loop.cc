@@ -109,6 +109,10 @@ Task<> StepLoop::run_step() {
   tell();  // while the device computes
   trace_.engine("deliver");
   co_await step_done_->wait();
+  while (parts_.runner.enqueue_rest()) {
+    parts_.device.compute().record(*step_done_);
+    co_await step_done_->wait();
+  }
   parts_.runner.collect(batch_, result_);
   trace_.step({step_began_, counters_.steps, running_.size(), waiting_.size()}, batch_, result_);
   measure_step();

@@ -20,7 +20,7 @@ SimulatedCuda::SimulatedCuda(const SimulatedCudaOptions& options)
     : options_(options),
       random_(options.seed),
       memory_(options.device_bytes, options.pinned_bytes, !options.threads),
-      gpu_{memory_, options.threads} {
+      gpu_{memory_, options.threads, options.late_us} {
   CHECK(the_runtime == nullptr);
   CHECK(!(options.threads && options.at_once));
   the_runtime = this;
@@ -104,6 +104,9 @@ void SimulatedCuda::enqueue(cudaStream_t stream, std::unique_ptr<Operation> oper
   if (stream->capture != nullptr) {
     stream->capture->add(stream, std::move(operation));
     return;
+  }
+  if (stream->behind_a_word() >= options_.behind_a_word_max) {
+    report("an operation behind so many that wait for a word blocks who enqueues it");
   }
   stream->add(std::move(operation));
   if (options_.at_once) run_all();

@@ -11,9 +11,9 @@
 // What CUDA would let pass, and answers with garbage or a stall, is written down (take_misuse()):
 // host memory that is not registered, memory freed or an event destroyed while an operation names
 // it, the default stream, copies of a batch that depend on each other, a call that waits for the
-// GPU where forbid_waiting() says that there must be none, handles and addresses that name nothing,
-// and what spoils a stream's capture (simulated_capture.h).
-// Host code that touches a GPU's memory traps (simulated_memory.h).
+// GPU where forbid_waiting() says that there must be none, so much enqueued behind a wait for a
+// word that CUDA would block, handles and addresses that name nothing, and what spoils a stream's
+// capture (simulated_capture.h). Host code that touches a GPU's memory traps (simulated_memory.h).
 //
 // Thread: one at a time calls the runtime and this.
 #pragma once
@@ -41,7 +41,11 @@ namespace spillway::emulator {
 
 struct SimulatedCudaOptions {
   uint64_t seed = 0;
-  bool threads = false;        // a stream runs in a thread of its own
+  bool threads = false;  // a stream runs in a thread of its own
+  uint32_t late_us = 0;  // with threads: words and events come up to so much later
+  // So many operations behind a wait for a word that has not come, and CUDA blocks whoever enqueues
+  // the next. A real one holds 1,024.
+  uint64_t behind_a_word_max = 1000;
   bool at_once = false;        // what may run has run when the call that enqueues it returns
   int devices = 1;             // 0: as on a machine without a GPU
   int driver_version = 13000;  // 0: as on one without a driver
@@ -80,6 +84,10 @@ class SimulatedCuda {
   // The kernel or copy that runs after `after` others does not end, and from then on nothing runs
   // and every call fails with `error`, until cudaDeviceReset().
   void fail_operation(cudaError_t error, uint32_t after = 0);
+  // The same of one stream, which may be told so while it runs.
+  void fail_stream(cudaStream_t stream, cudaError_t error, uint32_t after = 0) {
+    stream->fail(error, after);
+  }
   void forbid_waiting(bool forbidden) { waiting_forbidden_ = forbidden; }
 
   std::vector<std::string> take_misuse();

@@ -178,6 +178,40 @@ TEST(SimulatedCudaAloneDeathTest, misuse_that_nobody_looks_at_ends_the_process) 
       "CUDA misused: cudaStreamSynchronize uses the default stream");
 }
 
+TEST_F(SimulatedCudaTest, so_much_behind_a_shut_gate_that_cuda_blocks_is_reported) {
+  void* found = nullptr;
+  cudaDriverEntryPointQueryResult status{};
+  cudaGetDriverEntryPointByVersion("cuStreamWaitValue32", &found, 11070, 0, &status);
+  const auto wait =
+      reinterpret_cast<CUresult (*)(CUstream, CUdeviceptr, uint32_t, unsigned)>(found);
+  void* word = nullptr;
+  cudaHostGetDevicePointer(&word, host, 0);
+  std::fill(host, host + 4, std::byte{});
+  for (int i = 0; i < 3000; ++i) cuda.launch(stream, [] {});  // before the wait: they run
+  wait(stream, reinterpret_cast<CUdeviceptr>(word), 1, 0);
+  for (int i = 0; i < 1000; ++i) cuda.launch(stream, [] {});
+  EXPECT_THAT(misuse(), IsEmpty());
+  cuda.launch(other, [] {});
+  EXPECT_THAT(misuse(), IsEmpty());
+  cuda.launch(stream, [] {});
+  EXPECT_THAT(misuse(), HasSubstr("blocks who enqueues it"));
+  reinterpret_cast<std::atomic<uint32_t>*>(host)->store(1);
+  cuda.launch(stream, [] {});  // the gate is open: it goes on by itself
+  EXPECT_THAT(misuse(), IsEmpty());
+}
+
+TEST_F(SimulatedCudaTest, one_streams_operation_fails) {
+  cuda.fail_stream(other, cudaErrorECCUncorrectable, 1);
+  int ran = 0;
+  for (int i = 0; i < 3; ++i) cuda.launch(stream, [&] { ++ran; });
+  cuda.run_all();
+  EXPECT_EQ(ran, 3);
+  for (int i = 0; i < 3; ++i) cuda.launch(other, [&] { ++ran; });
+  cuda.run_all();
+  EXPECT_EQ(ran, 4);
+  EXPECT_EQ(cudaStreamSynchronize(stream), cudaErrorECCUncorrectable);
+}
+
 TEST_F(SimulatedCudaTest, an_error_stays_until_the_reset) {
   cuda.fail_operation(cudaErrorIllegalAddress, 1);
   std::vector<int> ran;

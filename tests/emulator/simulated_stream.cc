@@ -42,11 +42,25 @@ void CUstream_st::add(std::unique_ptr<Operation> operation) {
     ranges.push_back({reinterpret_cast<const std::byte*>(operation->word), sizeof(uint32_t)});
   }
   named_.emplace_back(++added_count_, std::move(ranges));
+  if (operation->kind == Operation::Kind::kWaitWord) {
+    word_waits_.push_back({added_count_, operation->word, operation->word_value});
+  }
   Operation* const added = operation.release();
   tail_->next.store(added, std::memory_order_release);
   tail_ = added;
   wakes_.fetch_add(1, std::memory_order_release);
   wakes_.notify_all();
+}
+
+uint64_t CUstream_st::behind_a_word() {
+  const uint64_t finished = finished_.load(std::memory_order_acquire);
+  const auto is_over = [&](const WordWait& wait) {
+    if (wait.count <= finished) return true;
+    const uint32_t word = wait.word->load(std::memory_order_acquire);
+    return static_cast<int32_t>(word - wait.value) >= 0;
+  };
+  while (!word_waits_.empty() && is_over(word_waits_.front())) word_waits_.pop_front();
+  return word_waits_.empty() ? 0 : added_count_ - word_waits_.front().count;
 }
 
 bool CUstream_st::names(const std::byte* at, size_t bytes) {
@@ -82,6 +96,10 @@ bool CUstream_st::runnable() const {
 bool CUstream_st::fails_now(const Operation& operation) {
   if (operation.kind != Operation::Kind::kKernel && operation.kind != Operation::Kind::kCopies) {
     return false;
+  }
+  if (until_error_.load(std::memory_order_acquire) >= 0 && until_error_.fetch_sub(1) == 0) {
+    gpu_.error.store(error_then_.load(std::memory_order_relaxed), std::memory_order_seq_cst);
+    return true;
   }
   if (gpu_.until_error.load(std::memory_order_relaxed) < 0) return false;
   if (gpu_.until_error.fetch_sub(1, std::memory_order_relaxed) != 0) return false;
@@ -184,6 +202,9 @@ void CUstream_st::run_all() {
       continue;
     }
     if (random_.below(4) == 0) sleep(60);
+    const bool tells =
+        next->kind == Operation::Kind::kRecord || next->kind == Operation::Kind::kWriteWord;
+    if (tells && gpu_.late_us > 0) sleep(gpu_.late_us);
     running_.store(true, std::memory_order_seq_cst);
     // Whoever has seen the error waits for what runs: either it sees us run, or we see the error.
     if (gpu_.error.load(std::memory_order_seq_cst) == 0) {

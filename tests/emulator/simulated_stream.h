@@ -29,6 +29,7 @@ namespace spillway::emulator {
 struct SimulatedGpu {
   SimulatedMemory& memory;
   const bool threads;
+  const uint32_t late_us = 0;            // up to so much later words and events come, with threads
   std::atomic<int> error{0};             // kept: nothing runs any more
   std::atomic<int64_t> until_error{-1};  // so many kernels and copies run before `error_then`
   std::atomic<int> error_then{0};
@@ -81,6 +82,13 @@ struct CUstream_st {
   int device() const { return device_; }
   void add(std::unique_ptr<spillway::emulator::Operation> operation);
   bool idle() const { return finished_.load(std::memory_order_acquire) == added_count_; }
+  // The kernel or copy of this stream that runs after `after` others breaks the GPU.
+  void fail(int error, uint32_t after) {
+    error_then_.store(error, std::memory_order_relaxed);
+    until_error_.store(after, std::memory_order_release);
+  }
+  // How many of its operations stand behind a wait for a word that has not come.
+  uint64_t behind_a_word();
   bool busy() const { return running_.load(std::memory_order_seq_cst); }
   // Whether an operation that has not ended names some of these bytes.
   bool names(const std::byte* at, size_t bytes);
@@ -115,12 +123,20 @@ struct CUstream_st {
   Operation* tail_;
   uint64_t added_count_ = 0;
   std::deque<std::pair<uint64_t, std::vector<Operation::Range>>> named_;
+  struct WordWait {
+    uint64_t count;  // its number among the operations, from 1
+    const std::atomic<uint32_t>* word;
+    uint32_t value;
+  };
+  std::deque<WordWait> word_waits_;  // those that may not have been passed yet
 
   Operation* head_;  // the last one that has ended
   std::atomic<uint64_t> finished_{0};
   std::atomic<bool> running_{false};
   std::atomic<uint32_t> wakes_{0};
   std::atomic<bool> stop_{false};
+  std::atomic<int64_t> until_error_{-1};
+  std::atomic<int> error_then_{0};
   std::unique_ptr<spillway::emulator::Launcher> launcher_;  // null: no kernel of threads has run
   std::thread thread_;
 };

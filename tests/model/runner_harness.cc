@@ -202,6 +202,8 @@ void RunnerHarness::enqueue_by_layers(HarnessStep& made) {
     }
   };
   runner_->enqueue(batch, made.result);
+  while (runner_->enqueue_rest()) {
+  }
 }
 
 SampleRequest RunnerHarness::whole_row(uint32_t row) const {
