@@ -316,6 +316,19 @@ void KvCache::unpin_prefix(std::string_view name) { pinned_.erase(std::string(na
 
 uint64_t KvCache::clear() { return tree_->clear(); }
 
+bool KvCache::drop_all() {
+  CHECK(sequences_.empty());
+  clear();
+  return std::all_of(pools_.begin(), pools_.end(), [](const PagePool& pool) {
+    return pool.count(PageState::kFree) + pool.count(PageState::kOrphaned) == pool.capacity();
+  });
+}
+
+void KvCache::move_to(const std::vector<std::byte*>& memory) {
+  CHECK(memory.size() == pools_.size());
+  for (size_t g = 0; g < pools_.size(); ++g) pools_[g].move_to(memory[g]);
+}
+
 KvCacheStats KvCache::stats() const {
   KvCacheStats stats;
   for (uint32_t g = 0; g < pools_.size(); ++g) {

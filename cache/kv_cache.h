@@ -203,6 +203,13 @@ class KvCache {
   // many.
   uint64_t clear();
 
+  // The device's memory is lost: drops every cached page that nothing reads or writes any more.
+  // True: nothing is left but orphans, and the pages may be moved. False: look again when
+  // transfers have ended. REQUIRES: every sequence was released.
+  bool drop_all();
+  // Pages of group g lie at memory[g] from now on. REQUIRES: drop_all().
+  void move_to(const std::vector<std::byte*>& memory);
+
   KvCacheStats stats() const;
   // O(1): the sums of the counters. CHECKs; the engine calls it each step.
   void check_counters() const;

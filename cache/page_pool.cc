@@ -42,6 +42,13 @@ void PagePool::move(PageId page, PageState to) {
   if (to == PageState::kFree) free_.push_back(page);
 }
 
+void PagePool::move_to(std::byte* memory) {
+  CHECK(memory != nullptr);
+  CHECK(reinterpret_cast<uintptr_t>(memory) % kernels::kPageAlignment == 0);
+  CHECK(count(PageState::kFree) + count(PageState::kOrphaned) == capacity());
+  memory_ = memory;
+}
+
 void PagePool::pin(PageId page) {
   Page& record = pages_[checked(page)];
   CHECK(record.state == PageState::kSealed);

@@ -32,6 +32,10 @@ class PagePool {
   void move(PageId page, PageState to);
   void release(PageId page) { move(page, PageState::kFree); }
 
+  // The pages lie there from now on, and what was in them is lost. REQUIRES: all are free, but for
+  // orphans, whose operations write where they were told to.
+  void move_to(std::byte* memory);
+
   void pin(PageId page);  // REQUIRES: sealed
   void unpin(PageId page);
 

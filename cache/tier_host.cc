@@ -192,8 +192,10 @@ Task<Tiers::Fetched> Tiers::fetch_from_host(std::shared_ptr<Load> load, uint32_t
   const LowerPage& lower = slot.node->pages[group];
   const Clock::TimePoint began = transfer_began(*load, Tier::kHost, bytes);
   if (buffer == nullptr) {
-    fetched.tried = true;
     fetched.good = co_await copy_from_host(slot.node, group, page);
+    // Of a copy that a lost device did not make the host page knows nothing.
+    fetched.tried = parts_.device.failure() == nullptr;
+    fetched.good = fetched.good && fetched.tried;
   } else {
     PageTranscoder::Fill fill = gather(lower, group);
     const Result<> decoded = co_await decode_onto(*host_decoder_, lower.host_codec, buffer,

@@ -387,10 +387,14 @@ uint64_t Tiers::clear() {
   return pages;
 }
 
-Task<> Tiers::close() {
+void Tiers::device_lost() {
   queue_.clear();
   holds_.clear();
   for (const std::shared_ptr<Load>& load : std::exchange(loads_, {})) give_up(load);
+}
+
+Task<> Tiers::close() {
+  device_lost();  // for nobody is there to want its pages
   scope_.cancel();
   co_await scope_.join();
 }

@@ -236,6 +236,10 @@ class Tiers {
   // takes pages.
   std::optional<double> seconds_to_load(const PageCounts& pages) const;
 
+  // The device has ended (Device::failure()), and with it its pages: gives up the loads, drops what
+  // waits to be written. Transfers in flight end as failed ones do, each telling progress; what the
+  // lower tiers hold stays. Nothing is to be kept or loaded until another is in its place.
+  void device_lost();
   // Drops every page of the lower tiers that no transfer names. Returns how many.
   uint64_t clear();
   // Tells progress once more in a few milliseconds: for who waits for pages that transfers hold.

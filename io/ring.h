@@ -81,8 +81,11 @@ class Ring {
   virtual Task<Result<>> sync(Transfer of, StopFlag& stop) = 0;
 
   // Memory that later transfers will mostly lie in, at most 1 GiB a piece. Kept for the ring's
-  // life. An error (RLIMIT_MEMLOCK, case S16) costs speed only.
+  // life, or until it is forgotten. An error (RLIMIT_MEMLOCK, case S16) costs speed only.
   virtual Result<> register_memory(std::span<std::byte> memory) = 0;
+  // Before memory is freed of which pieces were registered, all of them in `memory`: what is mapped
+  // there later is other memory at the same address.
+  virtual void forget_memory(std::span<const std::byte> memory) = 0;
 
   // Suspends until no operation is in flight.
   virtual Task<> drain() = 0;

@@ -38,6 +38,7 @@ class ThreadRing final : public Ring, private OperationDriver {
   Task<Result<>> write(Transfer transfer, StopFlag& stop) override;
   Task<Result<>> sync(Transfer of, StopFlag& stop) override;
   Result<> register_memory(std::span<std::byte>) override { return {}; }  // nothing to gain
+  void forget_memory(std::span<const std::byte>) override {}
   Task<> drain() override { return operations_.drain(); }
   RingStats stats() const override;
   std::string description() const override { return description_; }

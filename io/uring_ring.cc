@@ -51,7 +51,7 @@ UringRing::UringRing(UringParker& parker, EngineLoop& loop, const Options& optio
     file_taken_.resize(options.files_max);
   }
   if (io_uring_register_buffers_sparse(&parker.ring(), options.ranges_max) == 0) {
-    ranges_max_ = options.ranges_max;
+    for (uint32_t i = options.ranges_max; i > 0; --i) free_ranges_.push_back(i - 1);
   }
   parker.set_client(this);
 }
@@ -107,11 +107,11 @@ Result<> UringRing::register_memory(std::span<std::byte> memory) {
   CHECK(memory.size() <= kRangeBytesMax);
   if (memory.empty()) return {};
   int answer = -ENOSPC;  // of the table
-  if (ranges_.size() < ranges_max_) {
+  if (!free_ranges_.empty()) {
     const iovec piece{.iov_base = memory.data(), .iov_len = memory.size()};
     const __u64 no_tag = 0;
-    answer = io_uring_register_buffers_update_tag(
-        &parker_.ring(), static_cast<unsigned>(ranges_.size()), &piece, &no_tag, 1);
+    answer = io_uring_register_buffers_update_tag(&parker_.ring(), free_ranges_.back(), &piece,
+                                                  &no_tag, 1);
   }
   if (answer != 1) {
     refused_bytes_ += memory.size();
@@ -120,12 +120,29 @@ Result<> UringRing::register_memory(std::span<std::byte> memory) {
                  mebibytes(memory.size()) +
                      " for transfers are not registered with io_uring: " + why_refused_};
   }
-  const Range range{memory.data(), memory.size(), static_cast<uint32_t>(ranges_.size())};
+  const Range range{memory.data(), memory.size(), free_ranges_.back()};
+  free_ranges_.pop_back();
   const auto after = std::find_if(ranges_.begin(), ranges_.end(),
                                   [&](const Range& other) { return other.begin > range.begin; });
   ranges_.insert(after, range);
   registered_bytes_ += memory.size();
   return {};
+}
+
+// What the kernel still transfers keeps the old piece until it has ended.
+void UringRing::forget_memory(std::span<const std::byte> memory) {
+  const std::byte* const end = memory.data() + memory.size();
+  std::erase_if(ranges_, [&](const Range& range) {
+    if (range.begin < memory.data() || range.begin >= end) return false;
+    CHECK(range.begin + range.bytes <= end);
+    const iovec none{};
+    const __u64 no_tag = 0;
+    const int answer =
+        io_uring_register_buffers_update_tag(&parker_.ring(), range.index, &none, &no_tag, 1);
+    registered_bytes_ -= range.bytes;
+    if (answer == 1) free_ranges_.push_back(range.index);  // else the entry is not used again
+    return true;
+  });
 }
 
 const UringRing::Range* UringRing::range_of(std::span<const std::byte> memory) const {

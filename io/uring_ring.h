@@ -46,6 +46,7 @@ class UringRing final : public Ring, private OperationDriver, private UringClien
   Task<Result<>> write(Transfer transfer, StopFlag& stop) override;
   Task<Result<>> sync(Transfer of, StopFlag& stop) override;
   Result<> register_memory(std::span<std::byte> memory) override;
+  void forget_memory(std::span<const std::byte> memory) override;
   Task<> drain() override { return operations_.drain(); }
   RingStats stats() const override;
   std::string description() const override;
@@ -90,9 +91,9 @@ class UringRing final : public Ring, private OperationDriver, private UringClien
   IntrusiveList<Operation> reads_, others_;  // wait for a slot; these lists own their elements
   uint32_t queued_ = 0;
 
-  std::vector<bool> file_taken_;  // (index in the table)
-  std::vector<Range> ranges_;     // ascending by address
-  uint32_t ranges_max_ = 0;       // 0: this kernel has no table of them
+  std::vector<bool> file_taken_;       // (index in the table)
+  std::vector<Range> ranges_;          // ascending by address
+  std::vector<uint32_t> free_ranges_;  // indices in the kernel's table
   uint64_t registered_bytes_ = 0;
   uint64_t refused_bytes_ = 0;  // that register_memory() could not register
   std::string why_refused_;

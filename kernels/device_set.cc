@@ -43,36 +43,40 @@ class SetEvent final : public Event {
 // The same stream of several devices.
 class SetStream final : public Stream {
  public:
-  struct Member {
-    uint32_t device = 0;
-    Stream* stream = nullptr;
-  };
-  // `members` ascend by device; `home` is one of them.
-  SetStream(std::vector<Member> members, Stream& home, const std::list<Block>& blocks)
-      : members_(std::move(members)), home_(home), blocks_(blocks) {}
+  enum class Use : uint8_t { kHome, kAll };
+  // `streams` (device). What `use` says: whether pages are copied and waits kept by all or by home.
+  SetStream(std::vector<Stream*> streams, uint32_t home, Use use, const std::list<Block>& blocks)
+      : streams_(std::move(streams)), home_(home), use_(use), blocks_(blocks) {}
 
-  void launch(Launch work) override { home_.launch(std::move(work)); }
+  void launch(Launch work) override { home().launch(std::move(work)); }
   void copy(void* to, const void* from, size_t bytes) override;
   void record(Event& event) override {
-    for (const Member& member : members_) {
-      member.stream->record(static_cast<SetEvent&>(event).of(member.device));
+    for (uint32_t d = 0; d < streams_.size(); ++d) {
+      streams_[d]->record(static_cast<SetEvent&>(event).of(d));
     }
   }
   void wait(const Event& event) override {
     const auto& set = static_cast<const SetEvent&>(event);
-    for (const Member& member : members_) {
-      for (uint32_t d = 0; d < set.size(); ++d) member.stream->wait(set.of(d));
+    for (uint32_t to = 0; to < streams_.size(); ++to) {
+      if (!is_used(to)) continue;
+      for (uint32_t d = 0; d < set.size(); ++d) streams_[to]->wait(set.of(d));
     }
   }
   void wait(const Gate& gate, uint32_t level) override {
-    for (const Member& member : members_) member.stream->wait(gate, level);
+    for (uint32_t d = 0; d < streams_.size(); ++d) {
+      if (is_used(d)) streams_[d]->wait(gate, level);
+    }
   }
+  void replace(uint32_t device, Stream& stream) { streams_[device] = &stream; }
 
  private:
+  bool is_used(uint32_t device) const { return use_ == Use::kAll || device == home_; }
+  Stream& home() const { return *streams_[home_]; }
   const Block* parted(const void* at) const;
 
-  const std::vector<Member> members_;
-  Stream& home_;
+  std::vector<Stream*> streams_;  // (device)
+  const uint32_t home_;
+  const Use use_;
   const std::list<Block>& blocks_;
 };
 
@@ -91,18 +95,18 @@ void SetStream::copy(void* to, const void* from, size_t bytes) {
     block = parted(to);
     at = static_cast<const std::byte*>(to);
   }
-  if (block == nullptr || members_.size() == 1) return home_.copy(to, from, bytes);
+  if (block == nullptr || use_ == Use::kHome) return home().copy(to, from, bytes);
   const auto first = static_cast<size_t>(at - block->base);  // in the block
   const size_t end = first + bytes;
   for (size_t page = first / block->page_bytes * block->page_bytes; page < end;
        page += block->page_bytes) {
-    for (const Member& member : members_) {
-      const PagePart& part = block->parts[member.device];
+    for (uint32_t d = 0; d < streams_.size(); ++d) {
+      const PagePart& part = block->parts[d];
       const size_t low = std::max(first, page + part.offset);
       const size_t high = std::min(end, page + part.offset + part.bytes);
       if (low >= high) continue;
-      member.stream->copy(static_cast<std::byte*>(to) + (low - first),
-                          static_cast<const std::byte*>(from) + (low - first), high - low);
+      streams_[d]->copy(static_cast<std::byte*>(to) + (low - first),
+                        static_cast<const std::byte*>(from) + (low - first), high - low);
     }
   }
 }
@@ -111,46 +115,64 @@ class Set final : public DeviceSet {
  public:
   Set(std::vector<Device*> devices, uint32_t home)
       : devices_(std::move(devices)),
-        home_(*devices_.at(home)),
-        compute_({{home, &home_.compute()}}, home_.compute(), blocks_),
-        copy_in_(members(&Device::copy_in), home_.copy_in(), blocks_),
-        copy_out_(members(&Device::copy_out), home_.copy_out(), blocks_) {}
+        home_(home),
+        host_reaches_memory_(devices_.at(home)->host_reaches_memory()),
+        compute_(streams(&Device::compute), home, SetStream::Use::kHome, blocks_),
+        copy_in_(streams(&Device::copy_in), home, SetStream::Use::kAll, blocks_),
+        copy_out_(streams(&Device::copy_out), home, SetStream::Use::kAll, blocks_) {
+    CHECK(home < devices_.size());
+  }
 
   Result<DeviceMemory> allocate(size_t bytes) override;
-  Result<DeviceMemory> allocate_host(size_t bytes) override { return home_.allocate_host(bytes); }
+  // Who tries out a disk may ask while there is no device.
+  Result<DeviceMemory> allocate_host(size_t bytes) override {
+    if (devices_[home_] == nullptr) return taken_out_;
+    return home().allocate_host(bytes);
+  }
   std::unique_ptr<Event> make_event() override { return std::make_unique<SetEvent>(devices_); }
-  std::unique_ptr<Gate> make_gate() override { return home_.make_gate(); }
+  std::unique_ptr<Gate> make_gate() override { return home().make_gate(); }
   Stream& compute() override { return compute_; }
   Stream& copy_in() override { return copy_in_; }
   Stream& copy_out() override { return copy_out_; }
   std::string description() const override {
-    return std::to_string(devices_.size()) + " of " + home_.description();
+    if (devices_.size() == 1) return home().description();
+    return std::to_string(devices_.size()) + " of " + home().description();
   }
-  bool has_gates() const override { return home_.has_gates(); }
+  bool has_gates() const override { return home().has_gates(); }
+  bool host_reaches_memory() const override { return host_reaches_memory_; }
   const Error* failure() const override {
     for (const Device* const device : devices_) {
+      if (device == nullptr) return &taken_out_;
       if (const Error* const failure = device->failure(); failure != nullptr) return failure;
     }
     return nullptr;
   }
   void part_pages(const std::byte* base, size_t page_bytes, std::vector<PagePart> parts) override;
-
- private:
-  std::vector<SetStream::Member> members(Stream& (Device::*stream)()) {
-    std::vector<SetStream::Member> members;
-    for (uint32_t d = 0; d < devices_.size(); ++d)
-      members.push_back({d, &(devices_[d]->*stream)()});
-    return members;
+  void take_out(uint32_t index) override { devices_.at(index) = nullptr; }
+  void replace(uint32_t index, Device& device) override;
+  bool has_ended(uint32_t index) const override {
+    const Device* const device = devices_.at(index);
+    return device == nullptr || device->failure() != nullptr;
   }
 
-  const std::vector<Device*> devices_;
-  Device& home_;
+ private:
+  Device& home() const { return *devices_[home_]; }
+  std::vector<Stream*> streams(Stream& (Device::*stream)()) {
+    std::vector<Stream*> streams;
+    for (Device* device : devices_) streams.push_back(&(device->*stream)());
+    return streams;
+  }
+
+  std::vector<Device*> devices_;
+  const uint32_t home_;
+  const bool host_reaches_memory_;  // home's; a fresh device is of the same kind
+  const Error taken_out_{ErrorCode::kUnavailable, "a device that ended was taken out"};
   std::list<Block> blocks_;
   SetStream compute_, copy_in_, copy_out_;
 };
 
 Result<DeviceMemory> Set::allocate(size_t bytes) {
-  auto memory = home_.allocate(bytes);
+  auto memory = home().allocate(bytes);
   blocks_.remove_if([](const Block& block) { return block.owner.expired(); });
   if (memory) {
     blocks_.push_back({.base = memory->data, .bytes = bytes, .owner = memory->owner, .parts = {}});
@@ -172,6 +194,14 @@ void Set::part_pages(const std::byte* base, size_t page_bytes, std::vector<PageP
     block.parts = std::move(parts);
     return;
   }
+}
+
+void Set::replace(uint32_t index, Device& device) {
+  CHECK(index < devices_.size());
+  devices_[index] = &device;
+  compute_.replace(index, device.compute());
+  copy_in_.replace(index, device.copy_in());
+  copy_out_.replace(index, device.copy_out());
 }
 
 }  // namespace

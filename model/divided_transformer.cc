@@ -42,14 +42,18 @@ Result<std::unique_ptr<DividedTransformer>> DividedTransformer::create(
   for (const RankShare& share : *shares) {
     auto& rank = made->ranks_.emplace_back(std::make_unique<Rank>());
     rank->share = share;
+    rank->device = devices[made->ranks_.size() - 1];
     rank->config = config_of_rank(made->config_, share);
-    const TensorShards shards = tensors_of_rank(*tensors, made->config_, share);
-    rank->weights = load_weights(rank->config, shards.tensors, options.level,
-                                 options.threads * division.ranks());
+    made->load_weights_of(*rank, *tensors);
   }
   made->lay_out_pages();
-  made->make_pass(devices);
-  if (auto done = made->set_fingerprint(file); !done) return done.error();
+  made->choose_rows();
+  for (auto& rank : made->ranks_) made->make_forward(*rank);
+  made->make_pass();
+  made->device_ = kernels::make_device_set({devices.begin(), devices.end()}, made->pass_->home());
+  auto fingerprint = made->fingerprint(file);
+  if (!fingerprint) return fingerprint.error();
+  made->shape_.fingerprint = *std::move(fingerprint);
   return made;
 }
 
@@ -78,36 +82,45 @@ void DividedTransformer::lay_out_pages() {
   }
 }
 
-void DividedTransformer::make_pass(std::span<kernels::Device* const> devices) {
-  // As many rows for all as the narrowest scratch holds.
-  uint32_t tile_rows = std::min(options_.tile_rows, options_.batch_tokens_max);
+void DividedTransformer::load_weights_of(Rank& rank, const ModelTensors& tensors) const {
+  const TensorShards shards = tensors_of_rank(tensors, config_, rank.share);
+  rank.weights = load_weights(rank.config, shards.tensors, options_.level,
+                              options_.threads * division_.ranks());
+}
+
+void DividedTransformer::choose_rows() {
+  tile_rows_ = std::min(options_.tile_rows, options_.batch_tokens_max);
   for (const auto& rank : ranks_) {
-    tile_rows = std::min(tile_rows, Forward::tile_rows_for(rank->config, tile_rows));
+    tile_rows_ = std::min(tile_rows_, Forward::tile_rows_for(rank->config, tile_rows_));
   }
   batch_tokens_max_ =
-      std::min(options_.batch_tokens_max, rows_that_fit(config_, division_, tile_rows));
+      std::min(options_.batch_tokens_max, rows_that_fit(config_, division_, tile_rows_));
+}
+
+void DividedTransformer::make_forward(Rank& rank) const {
+  const ForwardOptions forward{.level = options_.level,
+                               .tile_rows = tile_rows_,
+                               .workers_max = options_.threads,
+                               .part = {.embeds = rank.share.embeds,
+                                        .draws = rank.share.draws,
+                                        .first_token = rank.share.vocabulary.first,
+                                        .vocabulary = config_.vocabulary,
+                                        .stamps = false}};
+  rank.forward = std::make_unique<Forward>(rank.config, rank.weights, rank.layouts, forward);
+}
+
+void DividedTransformer::make_pass() {
   std::vector<PassRank> parts;
-  for (size_t r = 0; r < ranks_.size(); ++r) {
-    Rank& rank = *ranks_[r];
-    const ForwardOptions forward{.level = options_.level,
-                                 .tile_rows = tile_rows,
-                                 .workers_max = options_.threads,
-                                 .part = {.embeds = rank.share.embeds,
-                                          .draws = rank.share.draws,
-                                          .first_token = rank.share.vocabulary.first,
-                                          .vocabulary = config_.vocabulary,
-                                          .stamps = false}};
-    rank.forward = std::make_unique<Forward>(rank.config, rank.weights, rank.layouts, forward);
-    parts.push_back({.device = devices[r],
-                     .forward = rank.forward.get(),
-                     .layers = rank.config.layers,
-                     .vocabulary = rank.config.vocabulary});
+  for (const auto& rank : ranks_) {
+    parts.push_back({.device = rank->device,
+                     .forward = rank->forward.get(),
+                     .layers = rank->config.layers,
+                     .vocabulary = rank->config.vocabulary});
   }
   pass_ = std::make_unique<DividedPass>(
       PassShape{
           .division = division_, .embedding = config_.embedding, .vocabulary = config_.vocabulary},
       std::move(parts));
-  device_ = kernels::make_device_set({devices.begin(), devices.end()}, pass_->home());
 }
 
 void DividedTransformer::bind_pages(std::vector<std::byte*> base) {
@@ -137,7 +150,8 @@ std::span<std::byte> DividedTransformer::part_of_page(uint32_t rank, uint32_t gr
   return page.subspan(of.offsets[group], of.layouts[group].own_bytes());
 }
 
-Result<void> DividedTransformer::set_fingerprint(const GgufFile& file) {
+// REQUIRES: nothing is bound, or nobody computes before it is bound again.
+Result<std::string> DividedTransformer::fingerprint(const GgufFile& file) {
   Digest digest;
   add_model(digest, file);
   digest.add(uint64_t{division_.tensor});
@@ -155,7 +169,53 @@ Result<void> DividedTransformer::set_fingerprint(const GgufFile& file) {
   if (auto added = add_arithmetic(digest, shape_, *device_, run); !added) return added.error();
   // The probe's pages are gone; a step before bind_pages() must not write there.
   bind_pages(std::vector<std::byte*>(shape_.groups.size()));
-  shape_.fingerprint = digest.hex();
+  return digest.hex();
+}
+
+Result<std::string> DividedTransformer::rebuild() {
+  if (spare_.replace_device == nullptr) return Runner::rebuild();
+  std::string done;
+  for (uint32_t r = 0; r < ranks_.size(); ++r) {
+    if (!device_->has_ended(r) && ranks_[r]->forward != nullptr) continue;
+    done += (done.empty() ? "rank " : ", rank ") + std::to_string(r);
+    // What names the device goes before it does.
+    pass_.reset();
+    ranks_[r]->forward.reset();
+    ranks_[r]->weights = Weights();
+  }
+  if (done.empty()) return std::string("no rank's device has ended");
+  const Result<GgufFile> file = spare_.open_file();
+  if (!file) return file.error();
+  if (const Result<void> replaced = replace_lost(*file); !replaced) return replaced.error();
+  Result<std::string> now = fingerprint(*file);
+  if (const Error* const ended = device_->failure(); ended != nullptr) now = *ended;  // again
+  if (now && *now == shape_.fingerprint) return done + " of " + std::to_string(ranks_.size());
+  // Whoever is asked again begins with all.
+  pass_.reset();
+  for (auto& rank : ranks_) rank->forward.reset();
+  if (!now) return now.error();
+  return Error{ErrorCode::kUnavailable,
+               "the model's file or the new device's arithmetic is another than at the start"};
+}
+
+// Ranks without a Forward get a device, if theirs has ended, their weights, and one.
+Result<void> DividedTransformer::replace_lost(const GgufFile& file) {
+  const auto tensors = find_model_tensors(file, config_);
+  if (!tensors) return tensors.error();
+  for (uint32_t r = 0; r < ranks_.size(); ++r) {
+    Rank& rank = *ranks_[r];
+    if (rank.forward != nullptr) continue;
+    if (device_->has_ended(r)) {
+      device_->take_out(r);
+      const Result<kernels::Device*> fresh = spare_.replace_device(r);
+      if (!fresh) return fresh.error();
+      rank.device = *fresh;
+      device_->replace(r, *rank.device);
+    }
+    load_weights_of(rank, *tensors);
+    make_forward(rank);
+  }
+  make_pass();
   return {};
 }
 

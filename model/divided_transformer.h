@@ -11,8 +11,10 @@
 // and pages are not shared with another.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "kernels/device.h"
@@ -25,6 +27,14 @@ namespace spillway::model {
 
 class DividedTransformer final : public Runner {
  public:
+  // How a rank's device that has ended is replaced.
+  struct Spare {
+    // Ends the rank's device and makes another, its owner's as well. On an error there is none, and
+    // it may be asked again.
+    std::function<Result<kernels::Device*>(uint32_t rank)> replace_device;
+    std::function<Result<GgufFile>()> open_file;  // the model's, for the rank's weights
+  };
+
   // `devices` (rank) outlive the transformer; the options are each rank's, and `threads` the most
   // workers that any of them has. `file` is needed no longer afterwards. Errors name what cannot be
   // divided, or as Transformer::create().
@@ -35,10 +45,14 @@ class DividedTransformer final : public Runner {
   const RunnerShape& shape() const override { return shape_; }
   void bind_pages(std::vector<std::byte*> base) override;
   uint32_t batch_tokens_max() const override { return batch_tokens_max_; }
-  uint32_t rows_together_max() const override { return ranks_.front()->forward->tile_rows(); }
+  uint32_t rows_together_max() const override { return tile_rows_; }
   // REQUIRES: all KV is there: no gates. Gives no stamps.
   void enqueue(const StepBatch& batch, StepResult& result) override;
   void collect(const StepBatch&, StepResult&) override {}  // home's team draws
+  // Of the ranks whose devices have ended; the others keep what they have. Without a spare: an
+  // error.
+  Result<std::string> rebuild() override;
+  void set_spare(Spare spare) { spare_ = std::move(spare); }
 
   // All ranks' devices as one (kernels/device_set.h).
   kernels::Device& device() { return *device_; }
@@ -54,22 +68,29 @@ class DividedTransformer final : public Runner {
     Weights weights;
     std::vector<kernels::KvGroupLayout> layouts;  // (group) of its parts
     std::vector<size_t> offsets;                  // (group) of its part in a page
-    std::unique_ptr<Forward> forward;
+    kernels::Device* device = nullptr;            // another's
+    std::unique_ptr<Forward> forward;             // null: its device is lost
   };
 
   DividedTransformer(ModelConfig config, const Division& division,
                      const TransformerOptions& options);
   void lay_out_pages();
-  void make_pass(std::span<kernels::Device* const> devices);
-  Result<void> set_fingerprint(const GgufFile& file);
+  void load_weights_of(Rank& rank, const ModelTensors& tensors) const;
+  void choose_rows();
+  void make_forward(Rank& rank) const;
+  void make_pass();
+  Result<void> replace_lost(const GgufFile& file);
+  Result<std::string> fingerprint(const GgufFile& file);
 
   const ModelConfig config_;
   const Division division_;
   const TransformerOptions options_;
+  uint32_t tile_rows_ = 0;         // as many for all as the narrowest scratch holds
   uint32_t batch_tokens_max_ = 0;  // what was asked for, or what the streams hold of so many ranks
   RunnerShape shape_;
   std::vector<std::unique_ptr<Rank>> ranks_;
-  std::unique_ptr<DividedPass> pass_;
+  std::unique_ptr<DividedPass> pass_;  // null: a rank is to be replaced yet
+  Spare spare_;
   std::unique_ptr<kernels::DeviceSet> device_;
 };
 

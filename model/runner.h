@@ -13,6 +13,7 @@
 #include "model/sampling.h"
 #include "model/token.h"
 #include "runtime/clock.h"
+#include "runtime/result.h"
 
 namespace spillway::model {
 
@@ -82,6 +83,15 @@ class Runner {
   // Makes the result whole, once such an event is done: what is left to do on the host, on the
   // engine's thread. With the arguments of enqueue(), once for each step, in their order.
   virtual void collect(const StepBatch& batch, StepResult& result) = 0;
+  // The engine's device has ended (Device::failure()): puts a fresh one in its place, or in that of
+  // each part of it that has, and loads onto it what it needs to go on as before, to the bit. What
+  // pages held is lost: bind_pages() follows. Takes as long as a start, on any one thread that
+  // alone uses runner and device meanwhile, and behind an event of the device after which nothing
+  // was enqueued. Gives what was done, for a person. An error: there is none now; it may be asked
+  // again, and until then the device is not used.
+  virtual Result<std::string> rebuild() {
+    return Error{ErrorCode::kUnsupported, "nothing can take the place of a device that has ended"};
+  }
 };
 
 }  // namespace spillway::model

@@ -15,6 +15,7 @@
 #include "runtime/engine_loop.h"
 #include "runtime/log.h"
 #include "runtime/worker_pool.h"
+#include "scheduler/device_pools.h"
 #include "scheduler/engine_memory.h"
 #include "scheduler/pools.h"
 #include "scheduler/step_loop.h"
@@ -65,7 +66,8 @@ struct Engine::Impl {
   io::ChosenParker chosen;
   std::string waits_in;
   std::vector<std::string> tier_lines;
-  EngineMemory memory;
+  std::unique_ptr<DevicePools> device_pools;
+  EngineMemory memory;  // of the tiers
   std::unique_ptr<EngineLoop> loop;
   std::unique_ptr<WorkerPool> workers;  // codecs, checksums; null: there is no work for them
   std::unique_ptr<io::Ring> ring;
@@ -183,11 +185,16 @@ Result<std::unique_ptr<Engine>> Engine::start(const EngineOptions& wanted, model
   cache_options.prefix_caching = options.prefix_caching;
   cache_options.secret = random_secret();
   cache_options.pinned_share_max = options.pin_share_max;
-  auto device_pools = impl->memory.make_device_pools(device, *pools, shape.groups);
-  if (!device_pools) return device_pools.error();
-  cache_options.groups = *std::move(device_pools);
-  std::vector<std::byte*> bases;
-  for (const cache::KvCacheGroup& group : cache_options.groups) bases.push_back(group.memory);
+  std::vector<DevicePools::Size> sizes;
+  for (size_t g = 0; g < shape.groups.size(); ++g) {
+    sizes.push_back({.page_bytes = shape.groups[g].page_bytes(), .pages = pools->pages[g]});
+  }
+  impl->device_pools = std::make_unique<DevicePools>(device, std::move(sizes));
+  if (const Result<> made = impl->device_pools->allocate(); !made) return made.error();
+  const std::vector<std::byte*> bases = impl->device_pools->bases();
+  for (size_t g = 0; g < shape.groups.size(); ++g) {
+    cache_options.groups.push_back({shape.groups[g], bases[g], pools->pages[g]});
+  }
   runner.bind_pages(bases);
   cache::TiersOptions tier_options;
   tier_options.write = options.kv_nvme_write;
@@ -236,7 +243,9 @@ Result<std::unique_ptr<Engine>> Engine::start(const EngineOptions& wanted, model
         return;
       }
       options.secret = raw->store->secret();
-      if (const Result<> registered = raw->memory.register_with(*raw->ring); !registered) {
+      Result<> registered = raw->device_pools->register_with(*raw->ring);
+      if (registered) registered = raw->memory.register_with(*raw->ring);
+      if (!registered) {
         raw->tier_lines.push_back("         plain reads: " + registered.error().message);
       }
     }
@@ -254,7 +263,7 @@ Result<std::unique_ptr<Engine>> Engine::start(const EngineOptions& wanted, model
     raw->steps = std::make_unique<StepLoop>(
         raw->options, policy,
         StepLoop::Parts{*raw->loop, *raw->cache, runner, device, tokenizer, bases, raw->tiers.get(),
-                        raw->ring.get()});
+                        raw->ring.get(), raw->device_pools.get()});
     ready->set_value({});
     raw->loop->run(raw->steps->run());
     raw->loop->run(raw->close());

@@ -71,6 +71,9 @@ struct EngineStats {
   double swapped_bytes_per_token = 0;
   uint32_t turns_among = UINT32_MAX;
   uint64_t thrashed = 0;  // times that it was made less
+  // Devices that ended, times that another took the place of what had, or that none was to be had,
+  // and sequences that began again for that.
+  uint64_t devices_lost = 0, devices_rebuilt = 0, rebuilds_failed = 0, replayed = 0;
   uint64_t prompt_tokens = 0, cached_tokens = 0, generated_tokens = 0;
   uint64_t prefix_queries = 0, prefix_hits = 0;  // tokens asked for, tokens found
   uint64_t tree_nodes = 0, tree_namespaces = 0, evicted_pages = 0;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "kernels/page_codec.h"
+#include "scheduler/device_pools.h"
 
 namespace spillway::scheduler {
 namespace {
@@ -29,34 +30,6 @@ size_t largest_page(const Layouts& layouts) {
 }
 
 }  // namespace
-
-// A GPU gives all groups' pages in one allocation, sized by what it has left. Where host code
-// reaches the memory each group has a block of its own, which a set of devices parts
-// (device_set.h).
-Result<std::vector<cache::KvCacheGroup>> EngineMemory::make_device_pools(kernels::Device& device,
-                                                                         const PoolPlan& pools,
-                                                                         const Layouts& layouts) {
-  const bool at_once = !device.host_reaches_memory();
-  std::vector<cache::KvCacheGroup> groups;
-  std::span<std::byte> left;
-  for (size_t g = 0; g < layouts.size(); ++g) {
-    const size_t bytes = pools.pages[g] * layouts[g].page_bytes();
-    if (g == 0 || !at_once) {
-      auto allocated = device.allocate(at_once ? bytes_of_pools(pools, layouts) : bytes);
-      if (!allocated) {
-        return Error{allocated.error().code, "the KV pool: " + allocated.error().message +
-                                                 " (--kv-device-size says how much it is)"};
-      }
-      left = {allocated->data, allocated->bytes};
-      blocks_.push_back(*std::move(allocated));
-    }
-    const std::span<std::byte> part = left.first(bytes);
-    left = left.subspan(bytes);
-    groups.push_back({layouts[g], part.data(), pools.pages[g]});
-    if (!at_once) disk_pools_.push_back({part, layouts[g].page_bytes()});
-  }
-  return groups;
-}
 
 Result<std::string> EngineMemory::make_tier_memory(kernels::Device& device,
                                                    const EngineOptions& options,
@@ -138,14 +111,9 @@ Result<> EngineMemory::make_buffers(kernels::Device& device, const EngineOptions
 }
 
 Result<> EngineMemory::register_with(io::Ring& ring) const {
-  constexpr size_t kPieceMax = size_t{1} << 30;
   for (const DiskPool& pool : disk_pools_) {
-    const size_t piece = kPieceMax / pool.page_bytes * pool.page_bytes;
-    for (size_t at = 0; at < pool.bytes.size(); at += piece) {
-      const Result<> done =
-          ring.register_memory(pool.bytes.subspan(at, std::min(piece, pool.bytes.size() - at)));
-      if (!done) return done;
-    }
+    const Result<> done = register_pages(ring, pool.bytes, pool.page_bytes);
+    if (!done) return done;
   }
   return {};
 }

@@ -1,6 +1,6 @@
-// All memory that an engine takes for pages: the device's pools, the host tier's, and the buffers
-// of what moves between them and the disk. What a disk reads and writes is the host's, pinned where
-// the device has memory of its own.
+// The memory that an engine takes for pages outside the device's pools (device_pools.h): the host
+// tier's, and the buffers of what moves between tiers and disk. All of it is the host's, pinned
+// where the device has memory of its own, and outlives the device.
 //
 // Owner: Engine. Not in a step: a device may wait for its streams when it allocates.
 #pragma once
@@ -34,12 +34,8 @@ inline bool wants_encoded_host(const EngineOptions& options) {
 
 class EngineMemory {
  public:
-  // Errors name the flag to change.
-  Result<std::vector<cache::KvCacheGroup>> make_device_pools(
-      kernels::Device& device, const PoolPlan& pools,
-      const std::vector<kernels::KvGroupLayout>& layouts);
   // Host pools and buffers, into `tiers`; after the device's pools. A line about the host tier, for
-  // a person: empty where there is none.
+  // a person: empty where there is none. Errors name the flag to change.
   Result<std::string> make_tier_memory(kernels::Device& device, const EngineOptions& options,
                                        const PoolPlan& pools,
                                        const std::vector<kernels::KvGroupLayout>& layouts,

@@ -35,6 +35,7 @@ struct LiveSequence {
   uint32_t waited_steps = 0;                    // since it began to wait
   uint32_t kept_tokens = 0;                     // of its path, handed down to the lower tiers
   uint32_t step_tokens = 0;                     // rows in the step that runs
+  bool replayed = false;                        // the device that had its pages has ended
   std::optional<Clock::TimePoint> waits_since;  // for its load, computing nothing
   Clock::TimePoint left_at{};                   // it gave its pages back and began to wait again
   cache::Peek peek;  // what waits for it in the cache, as of `peek_version`
@@ -51,7 +52,9 @@ struct LiveRequest {
   uint32_t unfinished = 1;                 // choices
   bool admitted = false;
   bool cancelled = false;
-  bool answered = false;  // the first token was delivered
+  bool answered = false;      // the first token was delivered
+  uint32_t losses = 0;        // steps with it that the device did not survive
+  uint64_t lost_in_step = 0;  // the last of them
   Usage usage;
   std::optional<PinOutcome> pin;  // if one was asked for, and decided
   Clock::TimePoint arrived{}, started{}, first_token{};

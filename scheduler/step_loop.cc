@@ -22,6 +22,7 @@ StepLoop::StepLoop(const EngineOptions& options, const PolicyOptions& policy, Pa
       inbox_(4 * (size_t{options.waiting_max} + options.sequences_max) + 64),
       held_(parts_.loop, parts_.cache, options.pin_tenants, [this] { look_again(); }),
       step_done_(parts_.device.make_event()),
+      rebuild_scope_(parts_.loop.executor()),
       trace_(parts_.loop) {
   if (parts_.tiers != nullptr) {
     parts_.tiers->set_on_progress([this] { look_again(); });
@@ -38,6 +39,11 @@ Task<> StepLoop::run() {
     while (auto command = inbox_.try_pop()) handle(std::move(*command));
     drop_ended();
     held_.expire();
+    if (!device_works()) {
+      if (shutting_down_ && requests_.empty()) break;
+      co_await rest();
+      continue;
+    }
     advance_loads();
     advance_prefetches();
     // With nothing running somebody must come in, paused or not.
@@ -87,16 +93,15 @@ Task<> StepLoop::run() {
       admission_paused_ = true;
       continue;
     }
-    tell();
-    if (shutting_down_ && requests_.empty()) {
-      held_.clear();
-      break;
-    }
+    if (shutting_down_ && requests_.empty()) break;
     // Who waits with nothing running waits for pages that transfers hold.
     CHECK(waiting_.empty() || parts_.tiers != nullptr);
     if (!waiting_.empty()) parts_.tiers->wake_soon();
-    co_await wait_for_command();
+    co_await rest();
   }
+  tell();
+  held_.clear();
+  co_await rebuild_scope_.join();
 }
 
 // What build_step() has put together: on the device, and then to the clients.
@@ -115,8 +120,11 @@ Task<> StepLoop::run_step() {
   }
   parts_.runner.collect(batch_, result_);
   trace_.step({step_began_, counters_.steps, running_.size(), waiting_.size()}, batch_, result_);
-  measure_step();
-  if (result_.failure.empty()) {
+  const bool survived = parts_.device.failure() == nullptr;
+  if (survived) measure_step();
+  if (!survived) {
+    drop_lost_step();
+  } else if (result_.failure.empty()) {
     take_step();
   } else {
     drop_step();

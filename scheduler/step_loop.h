@@ -22,7 +22,9 @@
 #include "model/tokenizer.h"
 #include "runtime/channel.h"
 #include "runtime/engine_loop.h"
+#include "runtime/scope.h"
 #include "runtime/stop.h"
+#include "scheduler/device_pools.h"
 #include "scheduler/engine.h"
 #include "scheduler/held_prefixes.h"
 #include "scheduler/live.h"
@@ -85,7 +87,8 @@ class StepLoop {
     const model::Tokenizer& tokenizer;
     std::vector<std::byte*> page_memory;
     cache::Tiers* tiers = nullptr;  // null: the device is the only tier
-    io::Ring* ring = nullptr;       // for its figures
+    io::Ring* ring = nullptr;       // for its figures, and new pools
+    DevicePools* pools = nullptr;   // null: no other device can take the place of one that ended
   };
 
   StepLoop(const EngineOptions& options, const PolicyOptions& policy, Parts parts);
@@ -153,6 +156,17 @@ class StepLoop {
   void advance_prefetches();
   void end_prefetch(Prefetch& prefetch);
   void cancel_prefetches(const std::string& session = {});
+
+  // step_loop_rebuild.cc
+  enum class DeviceState : uint8_t { kWorks, kClearing, kRebuilding, kAbsent };
+  bool device_works();
+  void lose_device();
+  void replay(LiveSequence& sequence);
+  void drop_lost_step();
+  Task<> rebuild_device();
+  void device_absent(const Error& why);
+  void end_without_device();
+  void try_again();
 
   // step_loop_reports.cc
   void wants_reports(LiveRequest& request);
@@ -231,6 +245,12 @@ class StepLoop {
   double slice_factor_ = 1;  // grows while what was swapped out has to be computed again
   ThrashControl thrash_;
   uint64_t generated_before_ = 0;  // this step
+
+  DeviceState device_state_ = DeviceState::kWorks;
+  std::string lost_why_, absent_why_;
+  Clock::Duration rebuild_pause_{};  // after the last try, which failed
+  Clock::TimePoint rebuild_at_{};    // not before
+  Scope rebuild_scope_;
 
   StepTrace trace_;
 

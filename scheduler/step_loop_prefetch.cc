@@ -24,6 +24,7 @@ void StepLoop::remember_session(const LiveSequence& sequence) {
 void StepLoop::prefetch(const std::string& session) {
   const SessionPath* path = session_paths_.find(session);
   if (path == nullptr || parts_.tiers == nullptr || !waiting_.empty() || shutting_down_) return;
+  if (device_state_ != DeviceState::kWorks) return;
   if (prefetches_.size() >= kPrefetchesMax) return;
   const auto is_it = [&](const auto& one) { return one->session == session; };
   if (std::any_of(prefetches_.begin(), prefetches_.end(), is_it)) return;

@@ -38,7 +38,7 @@ void StepLoop::begin_load(LiveSequence& sequence) {
   }
   sequence.load =
       tiers.begin_load(sequence.keys, sequence.tokens, *sequence.pages, compute_price());
-  if (request.usage.preemptions == 0) return;
+  if (request.usage.preemptions == 0 || std::exchange(sequence.replayed, false)) return;
   thrash_.came_back(bytes_to_bring_back(sequence));
   // Pages that were swapped out may not be there to be swapped in. Then turns get longer.
   const uint32_t size = static_cast<uint32_t>(sequence.tokens.size());

@@ -269,6 +269,17 @@ void add_engine(Scrape& out, const scheduler::EngineStats& stats) {
           stats.swapped_bytes_per_token);
   out.add("spillway:turns_among", "Sequences that take turns; fewer while that costs too much.",
           kGauge, std::min(stats.turns_among, stats.running + stats.waiting));
+  out.add("spillway:devices_lost_total", "Devices that ended while they ran.", kCounter,
+          double(stats.devices_lost));
+  out.add("spillway:device_rebuilds_total",
+          "Times that a device took the place of one that ended, or that none was to be had.",
+          kCounter, double(stats.devices_rebuilt), {{"result", "ok"}});
+  out.add("spillway:device_rebuilds_total",
+          "Times that a device took the place of one that ended, or that none was to be had.",
+          kCounter, double(stats.rebuilds_failed), {{"result", "failed"}});
+  out.add("spillway:replayed_sequences_total",
+          "Sequences that began again, for the device with their pages ended.", kCounter,
+          double(stats.replayed));
   out.add("spillway:thrashed_total", "Times that fewer were let take turns, for it cost too much.",
           kCounter, double(stats.thrashed));
   out.add("vllm:prompt_tokens_total", "Prompt tokens processed.", kCounter,

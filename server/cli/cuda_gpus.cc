@@ -81,8 +81,8 @@ Result<LoadedRunner> load_on_gpu(const model::GgufFile& file, const ModelOptions
   auto made = model::GpuTransformer::create(file, **device, *wanted);
   if (!made) return with_advice(made.error());
   LoadedRunner loaded;
-  loaded.devices.push_back(*std::move(device));
-  loaded.device = loaded.devices.front().get();
+  loaded.devices->push_back(*std::move(device));
+  loaded.device = loaded.devices->front().get();
   loaded.runner = *std::move(made);
   loaded.architecture = file.get_string_or("general.architecture", "").value();
   loaded.devices_line = loaded.device->description();

@@ -216,7 +216,7 @@ Result<LoadedModel> load_model(const ModelOptions& options) {
   if (!tokenizer) return tokenizer.error();
   auto backend = std::make_shared<EngineBackend>();
   backend->tokenizer = std::move(*tokenizer);
-  auto runner = load_runner(*file, options);
+  auto runner = load_runner(*file, path, options);
   if (!runner) return runner.error();
   backend->model = *std::move(runner);
   const uint32_t trained = backend->model.runner->shape().context_tokens_max;

@@ -14,8 +14,11 @@
 
 namespace spillway::server {
 
-struct LoadedRunner {                                     // destroyed from the runner up
-  std::vector<std::unique_ptr<kernels::Device>> devices;  // (rank)
+using RankDevices = std::vector<std::unique_ptr<kernels::Device>>;  // (rank)
+
+struct LoadedRunner {  // destroyed from the runner up
+  // One that ended is replaced by the runner.
+  std::unique_ptr<RankDevices> devices = std::make_unique<RankDevices>();
   std::unique_ptr<model::Runner> runner;
   kernels::Device* device = nullptr;  // the engine's: one of them, or all as one
   std::string architecture;
@@ -25,7 +28,8 @@ struct LoadedRunner {                                     // destroyed from the 
 
 // Chooses the device, and says so in the log where that was left to us. Reads and repacks the
 // weights: about as long as reading the file. Errors name the flag, or the file and what is wrong
-// with it.
-Result<LoadedRunner> load_runner(const model::GgufFile& file, const ModelOptions& options);
+// with it. `path` is where the file was opened, and may be again.
+Result<LoadedRunner> load_runner(const model::GgufFile& file, const std::string& path,
+                                 const ModelOptions& options);
 
 }  // namespace spillway::server

@@ -258,6 +258,33 @@ TEST_F(UringRingTest, transfers_inside_registered_memory_are_fixed_and_others_ar
   EXPECT_EQ(uring(ring).fixed_transfers(), 2u);
 }
 
+// A place in the kernel's table is used again, and memory at a forgotten address is other memory.
+TEST_F(UringRingTest, memory_that_was_forgotten_is_none_of_the_registered) {
+  ChosenParker chosen = make_parker();
+  RealRing ring(std::move(chosen), {.ranges_max = 2});
+  const auto file = ring.open(directory_ / "a");
+  const Aligned kept(kMiB, 1), pool(kMiB, 2), read(kMiB);
+  ASSERT_TRUE(ring.ring().register_memory(kept.span()));
+  for (uint64_t round = 0; round < 5; ++round) {
+    for (const size_t half : {0, 1}) {  // more pieces than there are places: the second is refused
+      const Result<> done =
+          ring.ring().register_memory(pool.span().subspan(half * kMiB / 2, kMiB / 2));
+      EXPECT_EQ(done.has_value(), half == 0);
+    }
+    Transfer half = transfer(file, 0, pool);
+    half.memory = pool.span().first(kMiB / 2);
+    ASSERT_TRUE(ring.wait(ring.ring().write(half, ring.stop)));
+    EXPECT_EQ(uring(ring).fixed_transfers(), 2 * round + 1);
+    ring.ring().forget_memory(pool.span());
+    ASSERT_TRUE(ring.wait(ring.ring().write(half, ring.stop)));
+    ASSERT_TRUE(ring.write(file, 0, kept));
+    EXPECT_EQ(uring(ring).fixed_transfers(), 2 * round + 2);
+    EXPECT_EQ(uring(ring).registered_bytes(), kMiB);
+  }
+  ASSERT_TRUE(ring.read(file, 0, read));
+  EXPECT_TRUE(read == kept);
+}
+
 // A submission queue of 4 and room for 8 completions under 200 operations: what does not fit waits,
 // and nothing is lost.
 TEST_F(UringRingTest, full_queues_lose_nothing) {

@@ -153,6 +153,48 @@ TEST(DeviceSet, an_event_waits_for_every_device) {
   }
 }
 
+// What has been enqueued before, on any device, is over: also where home does not wait for it.
+TEST(DeviceSet, an_event_on_compute_waits_for_every_device) {
+  for (uint32_t slow = 0; slow < 3; ++slow) {
+    SetOfThree three;
+    const auto gate = three.devices[slow].make_gate();
+    three.devices[slow].compute().wait(*gate, 1);
+    const auto event = three.set->make_event();
+    three.set->compute().record(*event);
+    for (uint32_t other = 0; other < 3; ++other) {
+      if (other == slow) continue;
+      const auto there = three.devices[other].make_event();
+      three.devices[other].compute().record(*there);
+      block_until_done(*there);
+    }
+    EXPECT_FALSE(event->done());
+    gate->raise(1);
+    block_until_done(*event);
+  }
+}
+
+TEST(DeviceSet, works_again_with_another_in_the_place_of_one_that_ended) {
+  SetOfThree three;
+  LoggedDevice fresh;
+  three.devices[2].ended = Error{ErrorCode::kUnavailable, "lost"};
+  EXPECT_TRUE(three.set->has_ended(2));
+  EXPECT_FALSE(three.set->has_ended(1));
+  three.set->take_out(2);
+  ASSERT_NE(three.set->failure(), nullptr);
+  EXPECT_TRUE(three.set->has_ended(2));
+  three.set->replace(2, fresh);
+  EXPECT_EQ(three.set->failure(), nullptr);
+  EXPECT_FALSE(three.set->has_ended(2));
+  for (Stream* stream : {&three.set->copy_in(), &three.set->copy_out()}) {
+    stream->copy(three.pool.data, three.host.data, 2 * kPage);
+    three.finish(*stream);
+  }
+  EXPECT_EQ(fresh.in.sizes, Sizes(2, 8192));
+  EXPECT_EQ(fresh.out.sizes, Sizes(2, 8192));
+  EXPECT_EQ(three.devices[2].in.sizes, Sizes());
+  EXPECT_EQ(std::memcmp(three.pool.data, three.host.data, 2 * kPage), 0);
+}
+
 TEST(DeviceSet, has_the_gates_of_home_and_anybodys_failure) {
   SetOfThree three;
   EXPECT_TRUE(three.set->has_gates());

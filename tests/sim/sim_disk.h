@@ -80,6 +80,7 @@ class SimDisk final : public io::Ring, private io::OperationDriver {
   Task<Result<>> write(io::Transfer transfer, StopFlag& stop) override;
   Task<Result<>> sync(io::Transfer of, StopFlag& stop) override;
   Result<> register_memory(std::span<std::byte>) override { return {}; }
+  void forget_memory(std::span<const std::byte>) override {}
   Task<> drain() override { return operations_.drain(); }
   io::RingStats stats() const override;
   std::string description() const override { return "simulated"; }
