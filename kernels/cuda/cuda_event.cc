@@ -32,10 +32,14 @@ void EventState::record(cudaStream_t stream) {
   Health& health = *parts_->health;
   ++recorded_;
   if (!health.enter()) return;
-  if (!health.ok(cudaEventRecord(native_, stream), "cudaEventRecord")) return;
-  if (word_.host == nullptr) return;
-  health.ok(parts_->values.write(stream, word_.device, recorded_, CU_STREAM_WRITE_VALUE_DEFAULT),
-            "cuStreamWriteValue32");
+  // The word before CUDA's event: whoever learns from another stream, which waited for the latter,
+  // that this point has been passed finds the word written.
+  if (word_.host != nullptr && !health.ok(parts_->values.write(stream, word_.device, recorded_,
+                                                               CU_STREAM_WRITE_VALUE_DEFAULT),
+                                          "cuStreamWriteValue32")) {
+    return;
+  }
+  health.ok(cudaEventRecord(native_, stream), "cudaEventRecord");
 }
 
 bool EventState::reached(uint32_t generation) {

@@ -1,6 +1,7 @@
 // A CUDA device's Event. Other streams wait for an event of CUDA's; the host looks at a word that
-// the stream writes behind it, or asks CUDA where streams cannot write. What is recorded is a
-// generation number, which the word reaches.
+// the stream writes before it, or asks CUDA where streams cannot write. What is recorded is a
+// generation number, which the word reaches. So CUDA's event may still be under way when this one
+// is done; it may be recorded again then, or destroyed, as CUDA has it.
 #pragma once
 
 #include <cstdint>

@@ -9,11 +9,11 @@
 // allow; copies of a batch in any order; a copy's bytes are garbage until it has ended.
 //
 // What CUDA would let pass, and answers with garbage or a stall, is written down (take_misuse()):
-// host memory that is not registered, memory freed or an event destroyed while an operation names
-// it, the default stream, copies of a batch that depend on each other, a call that waits for the
-// GPU where forbid_waiting() says that there must be none, so much enqueued behind a wait for a
-// word that CUDA would block, handles and addresses that name nothing, and what spoils a stream's
-// capture (simulated_capture.h). Host code that touches a GPU's memory traps (simulated_memory.h).
+// host memory that is not registered, memory freed while an operation names it, the default stream,
+// copies of a batch that depend on each other, a call that waits for the GPU where forbid_waiting()
+// says that there must be none, so much enqueued behind a wait for a word that CUDA would block,
+// handles and addresses that name nothing, and what spoils a stream's capture
+// (simulated_capture.h). Host code that touches a GPU's memory traps (simulated_memory.h).
 //
 // Thread: one at a time calls the runtime and this.
 #pragma once

@@ -87,12 +87,23 @@ TEST_F(SimulatedCudaTest, memory_that_is_freed_in_time_is_not) {
   EXPECT_THAT(misuse(), HasSubstr("did not give"));
 }
 
-TEST_F(SimulatedCudaTest, an_event_destroyed_before_it_has_come_is_reported) {
+TEST_F(SimulatedCudaTest, an_event_destroyed_before_it_has_come_still_orders_what_waits_for_it) {
   cudaEvent_t event = nullptr;
   cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
+  std::string ran;
+  cuda.launch(stream, [&] { ran += "first "; });
   cudaEventRecord(event, stream);
-  cudaEventDestroy(event);
-  EXPECT_THAT(misuse(), HasSubstr("has yet to come"));
+  cudaStreamWaitEvent(other, event, 0);
+  cuda.launch(other, [&] { ran += "second"; });
+  EXPECT_EQ(cudaEventQuery(event), cudaErrorNotReady);
+  EXPECT_EQ(cudaEventDestroy(event), cudaSuccess);
+  EXPECT_THAT(misuse(), IsEmpty());
+  cuda.hold(stream, true);
+  cuda.run_all();
+  EXPECT_EQ(ran, "");
+  cuda.hold(stream, false);
+  cuda.run_all();
+  EXPECT_EQ(ran, "first second");
   cudaEventRecord(event, stream);
   EXPECT_THAT(misuse(), HasSubstr("an event that there is none of"));
 }

@@ -199,6 +199,27 @@ TEST_F(CudaDeviceTest, an_event_that_is_recorded_again_keeps_its_earlier_waiters
   EXPECT_EQ(order, (std::vector<std::string>{"first", "second"}));
 }
 
+// Whichever part of which stream runs next: the event that another stream waited for is done when
+// what came behind that wait is, so that its owner may use it again, or let it go.
+TEST(CudaDevice, an_event_is_done_before_what_another_stream_does_after_it) {
+  const uint64_t seed = test_seed();
+  for (uint64_t run = 0; run < 100; ++run) {
+    CudaMachine machine({.seed = seed + run});
+    CudaDevice& device = *machine.make_device();
+    auto before = device.make_event();
+    const auto after = device.make_event();
+    for (int round = 0; round < 2; ++round) {
+      ASSERT_TRUE(before->done());
+      device.compute().record(*before);
+      device.copy_out().wait(*before);
+      device.copy_out().record(*after);
+      machine.await(*after);
+    }
+    before.reset();  // the stream may have yet to come to CUDA's own event
+    machine.finish(device.compute());
+  }
+}
+
 TEST_F(CudaDeviceTest, a_gate_lets_pass_what_waits_for_its_level_or_less) {
   const auto gate = device.make_gate();
   Stream& stream = device.compute();
