@@ -60,11 +60,11 @@ class Served {
     size_t page_bytes = 0;
     for (const auto& group : runner_->shape().groups) page_bytes += group.page_bytes();
     EngineOptions options;
-    options.kv_device_bytes = 24 * page_bytes;
-    options.kv_host_bytes = host_ ? 40 * page_bytes : 0;  // more than is asked for
+    options.kv_device_bytes = 10 * page_bytes;
+    options.kv_host_bytes = host_ ? 20 * page_bytes : 0;  // more than is asked for
     options.kv_nvme_dir = store_;
     options.kv_nvme_bytes = uint64_t{16} << 20;
-    options.context_tokens_max = 200;
+    options.context_tokens_max = 100;
     options.step_tokens_max = 64;
     options.load_all = true;
     auto started = Engine::start(options, *runner_, *device_, *tokenizer_);
@@ -119,7 +119,7 @@ Request request_of(uint64_t conversation, uint32_t tokens, bool greedy) {
   for (uint32_t i = 0; i < tokens; ++i) {
     request.prompt.push_back(static_cast<model::TokenId>((conversation * 31 + i * i * 7 + i) % 96));
   }
-  request.stop.max_tokens = 4;
+  request.stop.max_tokens = 3;
   request.stop.ignore_eos = true;
   if (greedy) {
     request.sampling.temperature = 0;
@@ -134,9 +134,9 @@ Request request_of(uint64_t conversation, uint32_t tokens, bool greedy) {
 // Conversations by turns, more than the device's pages hold.
 std::vector<Answer> talk(Served& served) {
   std::vector<Answer> answers;
-  for (const uint32_t tokens : {110u, 125u, 140u}) {
+  for (const uint32_t tokens : {52u, 68u}) {
     std::vector<std::shared_ptr<AnswerSink>> sinks;
-    for (uint64_t conversation = 0; conversation < 4; ++conversation) {
+    for (uint64_t conversation = 0; conversation < 3; ++conversation) {
       sinks.push_back(served.submit(request_of(conversation, tokens, conversation % 2 == 0)));
     }
     for (const auto& sink : sinks) answers.push_back(sink->wait());
@@ -153,7 +153,7 @@ void expect_same(const std::vector<Answer>& answers, const std::vector<Answer>& 
   for (size_t i = 0; i < answers.size(); ++i) {
     SCOPED_TRACE(i);
     EXPECT_EQ(answers[i].finish, FinishReason::kLength) << answers[i].error;
-    EXPECT_EQ(answers[i].tokens().size(), 4u);
+    EXPECT_EQ(answers[i].tokens().size(), 3u);
     EXPECT_TRUE(answers[i].choices == expected[i].choices);
   }
 }
@@ -200,7 +200,7 @@ TEST(GpuEngine, a_gpu_that_breaks_ends_requests_and_leaves_the_store_good) {
     Served cpu(model.file, Kind::kCpu, store.path());
     ASSERT_FALSE(cpu.start());
     for (const uint64_t conversation : {1u, 2u}) {
-      expected.push_back(cpu.submit(request_of(conversation, 100, true))->wait());
+      expected.push_back(cpu.submit(request_of(conversation, 40, true))->wait());
     }
   }
   for (const bool host : {false, true}) {
@@ -210,16 +210,16 @@ TEST(GpuEngine, a_gpu_that_breaks_ends_requests_and_leaves_the_store_good) {
       {
         Served served(model.file, Kind::kGpu, store.path(), {.host = host});
         ASSERT_FALSE(served.start());
-        const Answer good = served.submit(request_of(1, 100, true))->wait();
+        const Answer good = served.submit(request_of(1, 40, true))->wait();
         EXPECT_TRUE(good.choices == expected[0].choices);
         const auto patience = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-        while (served.engine().stats().tiers.nvme.writes < 5) {
+        while (served.engine().stats().tiers.nvme.writes < 2) {
           ASSERT_LT(std::chrono::steady_clock::now(), patience);
           served.submit(request_of(1, 1, true))->wait();  // its end publishes the figures
         }
         served.cuda().fail_stream(in_a_copy ? served.copy_out() : served.compute(),
                                   cudaErrorIllegalAddress, in_a_copy ? 0 : 30);
-        const Answer second = served.submit(request_of(2, 100, true))->wait();
+        const Answer second = served.submit(request_of(2, 40, true))->wait();
         if (!in_a_copy) EXPECT_EQ(second.finish, FinishReason::kError);
         Answer failed;
         do {  // a copy fails some time after the answer that it was for
@@ -233,11 +233,11 @@ TEST(GpuEngine, a_gpu_that_breaks_ends_requests_and_leaves_the_store_good) {
       ASSERT_FALSE(after.start());
       uint32_t from_nvme = 0;
       for (const uint64_t conversation : {1u, 2u}) {
-        const Answer answer = after.submit(request_of(conversation, 100, true))->wait();
+        const Answer answer = after.submit(request_of(conversation, 40, true))->wait();
         EXPECT_TRUE(answer.choices == expected[conversation - 1].choices);
         from_nvme += answer.usage.nvme_tokens;
       }
-      EXPECT_GE(from_nvme, 5 * 16u);
+      EXPECT_GE(from_nvme, 2 * 16u);
     }
   }
 }
@@ -263,10 +263,10 @@ TEST(GpuEngine, an_operator_that_is_refused_ends_the_gpu) {
   Served served(model.file, Kind::kGpu, store.path());
   served.cuda().fail_call("launch", cudaErrorLaunchFailure, 100);  // in the second step
   ASSERT_FALSE(served.start());
-  const Answer failed = served.submit(request_of(1, 100, true))->wait();
+  const Answer failed = served.submit(request_of(1, 40, true))->wait();
   EXPECT_EQ(failed.finish, FinishReason::kError);
   EXPECT_NE(failed.error.find("GPU 0 has failed"), std::string::npos) << failed.error;
-  const Answer next = served.submit(request_of(1, 100, true))->wait();
+  const Answer next = served.submit(request_of(1, 40, true))->wait();
   EXPECT_EQ(next.finish, FinishReason::kError);
   EXPECT_EQ(next.error, failed.error);
 }
