@@ -194,11 +194,7 @@ Task<Tiers::Landing> Tiers::landing_for(std::shared_ptr<Load> load, uint32_t pos
 
 // From a buffer to the device's memory; both are held by the caller. False: the device has failed.
 Task<bool> Tiers::bring_on(std::byte* to, std::span<const std::byte> from) {
-  kernels::Stream& stream = parts_.device.copy_in();
-  stream.copy(to, from.data(), from.size());
-  const std::unique_ptr<kernels::Event> done = parts_.device.make_event();
-  stream.record(*done);
-  co_await done->wait();
+  co_await copies_up_.copy(to, from);
   co_return parts_.device.failure() == nullptr;
 }
 

@@ -218,7 +218,6 @@ Task<bool> Tiers::copy_from_host(DirectoryNode* node, uint32_t group,
                                  std::shared_ptr<FillingPage> page) {
   const LowerPage& lower = node->pages[group];
   const size_t bytes = parts_.cache.page_bytes(group);
-  kernels::Stream& stream = parts_.device.copy_in();
   TraceEvent copied{.name = "copy",
                     .lane = TraceLane::kCopyIn,
                     .arguments = {{{"bytes", static_cast<int64_t>(bytes)}}}};
@@ -229,12 +228,19 @@ Task<bool> Tiers::copy_from_host(DirectoryNode* node, uint32_t group,
     return !options_.verify_all || checksum_of(copy) == lower.host_checksum;
   };
   if (!reached && !verifies(from)) co_return false;
-  if (traced) kernels::stamp(stream, parts_.loop.clock(), copied.begin);
-  stream.copy(page->data(), from.data(), bytes);
-  if (traced) kernels::stamp(stream, parts_.loop.clock(), copied.end);
-  const std::unique_ptr<kernels::Event> done = parts_.device.make_event();
-  stream.record(*done);
-  co_await done->wait();
+  if (reached) {
+    kernels::Stream& stream = parts_.device.copy_in();
+    if (traced) kernels::stamp(stream, parts_.loop.clock(), copied.begin);
+    stream.copy(page->data(), from.data(), bytes);
+    if (traced) kernels::stamp(stream, parts_.loop.clock(), copied.end);
+    const std::unique_ptr<kernels::Event> done = parts_.device.make_event();
+    stream.record(*done);
+    co_await done->wait();
+  } else {  // its stream tells no time
+    copied.begin = parts_.loop.clock().now();
+    co_await copies_up_.copy(page->data(), from);
+    copied.end = parts_.loop.clock().now();
+  }
   if (traced && parts_.loop.trace().on()) parts_.loop.trace().add(copied);
   co_return !reached || verifies({page->data(), bytes});
 }

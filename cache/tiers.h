@@ -48,6 +48,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "cache/copies_up.h"
 #include "cache/eviction_policy.h"
 #include "cache/kv_cache.h"
 #include "cache/load.h"
@@ -451,6 +452,7 @@ class Tiers {
 
   const TiersOptions options_;
   Parts parts_;
+  CopiesUp copies_up_{parts_.device};  // where the device's memory is its own
   std::function<void()> on_progress_ = [] {};
   std::function<bool()> is_idle_ = [] { return true; };
   struct OtherPage {

@@ -1,5 +1,5 @@
 // Pages of 16-bit numbers into planes of bytes and back (byte_planes.h): the part of the page codec
-// that is moving bytes. What is entropy coded then goes over the bus by itself.
+// that is moving bytes. What is entropy coded can go over the bus by itself then.
 //
 // Sketch, H200: as page_copy.cuh, a page of 2 MiB is 4 MB of traffic, 0.9 us. A thread takes 16
 // numbers: 32 bytes in, two vectors of 16 bytes out, some 60 integer instructions between, under a

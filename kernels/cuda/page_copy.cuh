@@ -1,4 +1,4 @@
-// Pages from anywhere in the pool into one block, and back: so that a swap of many pages is one
+// Pages from anywhere in the pool into one block, and back: with it a swap of many pages can be one
 // copy over the bus.
 //
 // Sketch, H200: a page of 2 MiB (8B model, 16 tokens, f16) is read and written once, 4 MB at

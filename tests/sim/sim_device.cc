@@ -66,6 +66,7 @@ void SimStream::record(kernels::Event& event) {
   auto& target = static_cast<SimEvent&>(event);
   CHECK(target.done());
   ++target.recorded_;
+  ++recorded_;
   push({[&target] {
          ++target.completed_;
          for (auto& waiter : std::exchange(target.waiters_, {})) {

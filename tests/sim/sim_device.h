@@ -69,6 +69,7 @@ class SimStream final : public kernels::Stream {
     const std::byte* to = nullptr;
   };
   std::vector<Copy> copies() const;
+  uint64_t recorded() const { return recorded_; }  // events so far
 
  private:
   struct Operation {
@@ -87,6 +88,7 @@ class SimStream final : public kernels::Stream {
   std::deque<Operation> operations_;
   const SimDevice* timed_ = nullptr;  // null: operations take no time
   bool ended_ = false;
+  uint64_t recorded_ = 0;
   Clock::TimePoint head_since_{};  // the first operation was the first since
 };
 
