@@ -1,5 +1,5 @@
-// When a stream gets somewhere, told by the stream itself. Not on a GPU, whose launch() runs at once
-// (cuda/cuda_device.h): it tells when that was enqueued.
+// When a stream gets somewhere, told by the stream itself. Not on a GPU, whose launch() runs at
+// once (cuda/cuda_device.h): it tells when that was enqueued.
 #pragma once
 
 #include "kernels/device.h"

@@ -7,8 +7,8 @@
 // - copy() goes out together with the copies next to it, as one batch, when the stream's next other
 //   operation comes: at the latest, the record() without which nobody may use what was copied.
 // - What is copied is memory of this device, or host memory of allocate_host().
-// - An event's wait() is awaited on an EngineLoop, by all who wait at one time on the same. It costs
-//   no thread: the stream writes a word of pinned memory, at which the loop looks
+// - An event's wait() is awaited on an EngineLoop, by all who wait at one time on the same. No
+//   thread waits: the stream writes a word of pinned memory, at which the loop looks
 //   (EngineLoop::Poller). Nothing here waits for the GPU but the device's making and end,
 //   allocations, and the moment at which it fails.
 //

@@ -1,5 +1,6 @@
 // Operators on whole pages of KV and on runs of their bytes: what each takes, and how to enqueue
-// it. The tiers do not use them yet: they copy page by page and take checksums on the host. Plain types, and what operators.h says of all operators holds here too.
+// it. The tiers do not use them yet: they copy page by page and take checksums on the host. Plain
+// types, and what operators.h says of all operators holds here too.
 #pragma once
 
 #include <cstddef>
