@@ -31,11 +31,13 @@ class World {
       : options_(options),
         rng_(options.seed),
         device_(options.seed),
-        runner_(device_, options.window, options.context, options.layers),
+        used_(options.device != nullptr ? *options.device : device_),
+        runner_(used_, options.window, options.context, options.layers),
         parker_(clock_, device_),
         loop_(clock_, parker_) {
     device_.gates = options.gates;
     device_.own_memory = options.own_memory;
+    if (options.device != nullptr) parker_.run_device = options.run_device;
     PolicyOptions policy;
     policy.sequences_max = options.sequences;
     policy.step_tokens_max = options.step_tokens;
@@ -65,7 +67,7 @@ class World {
     std::vector<std::byte*> bases;
     std::vector<OperationsWatch::Pool> pools;
     for (const auto& layout : runner_.shape().groups) {
-      memory_.push_back(*device_.allocate(options.pages * layout.page_bytes()));
+      memory_.push_back(*used_.allocate(options.pages * layout.page_bytes()));
       bases.push_back(memory_.back().data);
       pools.push_back({bases.back(), layout.page_bytes(), options.pages});
       cache.groups.push_back({layout, memory_.back().data, options.pages});
@@ -79,11 +81,13 @@ class World {
     if (options.trace) loop_.trace().hold();
     steps_ = std::make_unique<StepLoop>(
         engine, policy,
-        StepLoop::Parts{loop_, *cache_, runner_, device_, tokenizer_, bases, tiers_.get()});
+        StepLoop::Parts{loop_, *cache_, runner_, used_, tokenizer_, bases, tiers_.get()});
   }
 
   std::shared_ptr<Client> submit(Request request) {
-    auto client = std::make_shared<Client>(request, clock_);
+    const std::string& error = options_.device_error;
+    auto client = error.empty() ? std::make_shared<Client>(request, clock_)
+                                : std::make_shared<Client>(request, clock_, error);
     auto live = std::make_unique<LiveRequest>();
     live->id = static_cast<RequestId>(++last_id_);
     live->arrived = clock_.now();
@@ -100,7 +104,8 @@ class World {
     return client;
   }
 
-  // Random clients until `steps` steps have run, then everything must drain.
+  // Random clients until `steps` steps have run, or for a while behind the device's end; then
+  // everything must drain.
   void run_random(uint64_t steps) {
     const uint64_t end = steps_->stats().steps + steps;
     parker_.before_park = [this, end] {
@@ -112,14 +117,14 @@ class World {
       }
       clock_.advance(std::chrono::microseconds(rng_.below(500)) + options_.step_time);
       const bool happens = rng_.below(options_.looks_an_event) == 0;
-      if (steps_->stats().steps < end && happens) random_event();
+      if (!seen_enough(end) && happens) random_event();
       if (rng_.below(16) == 0) check();
       // A disk that is set aside is probed for ever: no timer is left to wait for but that.
-      const bool over = steps_->stats().steps >= end && steps_->open_requests().load() == 0;
+      const bool over = seen_enough(end) && steps_->open_requests().load() == 0;
       if (over && !std::exchange(told_to_end_, true)) steps_->push(ShutDownCommand{});
     };
     parker_.when_idle = [this, end] {
-      if (steps_->stats().steps < end) {
+      if (!seen_enough(end)) {
         submit(random_request());
       } else if (!std::exchange(told_to_end_, true)) {
         steps_->push(ShutDownCommand{});
@@ -278,6 +283,13 @@ class World {
   }
 
  private:
+  // So many steps have run, or none will any more.
+  bool seen_enough(uint64_t steps) {
+    constexpr uint64_t kLooksAtTheEnd = 300;
+    if (used_.failure() != nullptr) ++looks_behind_its_end_;
+    return steps_->stats().steps >= steps || looks_behind_its_end_ > kLooksAtTheEnd;
+  }
+
   void watch() {
     if (!watch_ || testing::Test::HasFailure()) return;
     cancel_waits_ = cancel_waits_ && runner_.enqueued() != nullptr;
@@ -318,25 +330,25 @@ class World {
     tiers.scrub_pause = options_.scrub_pause;
     tiers.scrub_rest = options_.scrub_rest;
     tiers.rows_under_load_max = options_.step_tokens;
-    memory_.push_back(*device_.allocate_host(options_.staging_bytes));
+    memory_.push_back(*used_.allocate_host(options_.staging_bytes));
     tiers.staging = {memory_.back().data, options_.staging_bytes};
     tiers.nvme_codec = options_.codec;
     tiers.host_codec = options_.host_codec;
     for (std::span<std::byte>* buffers :
          {&tiers.encode_buffers, &tiers.decode_buffers, &tiers.host_encode_buffers,
           &tiers.host_decode_buffers, &tiers.landing}) {
-      memory_.push_back(*device_.allocate_host(options_.codec_bytes));
+      memory_.push_back(*used_.allocate_host(options_.codec_bytes));
       *buffers = {memory_.back().data, options_.codec_bytes};
     }
     for (const auto& layout : runner_.shape().groups) {
       if (options_.host_pages == 0) break;
-      memory_.push_back(*device_.allocate_host(options_.host_pages * layout.page_bytes()));
+      memory_.push_back(*used_.allocate_host(options_.host_pages * layout.page_bytes()));
       tiers.host.push_back({memory_.back().data, options_.host_pages});
     }
     tiers_ = std::make_unique<cache::Tiers>(
         tiers,
         cache::Tiers::Parts{
-            loop_, *cache_, device_, store_.get(),
+            loop_, *cache_, used_, store_.get(),
             [this](std::function<void()> work) { return workers_.run(std::move(work)); }},
         [kind = options_.eviction_policy](uint32_t pages) {
           return cache::make_eviction_policy(kind, {.capacity = pages});
@@ -449,6 +461,7 @@ class World {
   Prng rng_;
   SimulatedClock clock_;
   sim::SimDevice device_;
+  kernels::Device& used_;  // that one, or another
   sim::FakeTokenizer tokenizer_;
   sim::FakeRunner runner_;
   sim::SimParker parker_;
@@ -466,6 +479,7 @@ class World {
   std::vector<std::shared_ptr<Client>> clients_;
   static constexpr uint64_t kParksMax = 2'000'000;
   uint64_t parks_ = 0;
+  uint64_t looks_behind_its_end_ = 0;  // at the device
   bool told_to_end_ = false;
   std::optional<uint64_t> parks_to_live_;
   uint64_t last_id_ = 0;

@@ -69,7 +69,9 @@ inline Answer expected_answer(const sim::FakeTokenizer& tokenizer, const Request
 
 class Client final : public OutputSink {
  public:
-  Client(Request request, const Clock& clock) : request_(std::move(request)), clock_(clock) {}
+  // `error`: what a request that ends with one is told, or part of it.
+  Client(Request request, const Clock& clock, std::string error = sim::FakeRunner::kFailure)
+      : request_(std::move(request)), clock_(clock), error_(std::move(error)) {}
 
   void on_output(Output output) override {
     ASSERT_FALSE(done_);
@@ -95,8 +97,8 @@ class Client final : public OutputSink {
     answer.text += output.text;
     if (output.finish) {
       finished_[output.choice] = true;
-      ASSERT_EQ(output.error,
-                *output.finish == FinishReason::kError ? sim::FakeRunner::kFailure : "");
+      ASSERT_EQ(output.error.empty(), *output.finish != FinishReason::kError);
+      if (!output.error.empty()) ASSERT_NE(output.error.find(error_), std::string::npos);
       answer.finish = *output.finish;
     }
     scores_ += output.prompt_tokens.size();
@@ -145,6 +147,7 @@ class Client final : public OutputSink {
  private:
   Request request_;
   const Clock& clock_;
+  const std::string error_;
   std::optional<Clock::TimePoint> last_token_;
   Clock::Duration longest_gap_{};
   std::map<uint32_t, Answer> answers_;

@@ -5,11 +5,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <functional>
 #include <string>
 
 #include "cache/eviction_policy.h"
 #include "cache/tiers.h"
 #include "io/ring.h"
+#include "kernels/device.h"
 #include "kernels/page_codec.h"
 #include "tests/scheduler/sim_client.h"
 #include "tests/sim/sim_disk.h"
@@ -61,8 +63,13 @@ struct WorldOptions {
   bool load_all = false;
   uint32_t context = kContext;  // tokens that a sequence may have
   cache::BandLoads bands = cache::BandLoads::kAuto;
-  bool gates = true;                                     // the device has them
-  bool own_memory = false;                               // that nobody else may touch
+  bool gates = true;        // the device has them
+  bool own_memory = false;  // that nobody else may touch
+  // Null: the simulated device. Else that one, which outlives the world, takes its place, and
+  // goes on when run_device is called (SimParker); and who ends with an error is told of this.
+  kernels::Device* device = nullptr;
+  std::function<bool()> run_device = nullptr;
+  std::string device_error = "";
   uint32_t band_bytes_min = io::kSectorBytes;            // of a band in the store
   std::chrono::nanoseconds scrub_pause{}, scrub_rest{};  // 0: nothing is scrubbed
   bool clear_at_end = true;  // the lower tiers; else the store keeps its pages for another world

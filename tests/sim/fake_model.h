@@ -86,7 +86,7 @@ class FakeRunner final : public model::Runner {
   uint64_t collected_ = 0;
   uint32_t launches_ = 1;
   std::vector<std::vector<uint64_t>> row_chains_;  // of the step that runs: (sequence, row)
-  uint64_t step_wrong_ = 0;
+  uint64_t step_wrong_ = 0;  // of the step that runs, or has run and was not collected
   uint64_t rows_ = 0, checked_ = 0, wrong_ = 0;
 };
 

@@ -190,7 +190,7 @@ void SimParker::park(std::optional<std::chrono::nanoseconds> timeout) {
   before_park();
   const bool disk_first = disk != nullptr && choices_.below(2) == 0;
   if (disk_first && disk->run_one()) return;
-  if (device_.run_one()) return;
+  if (run_device()) return;
   const auto not_after = [&](std::optional<Clock::TimePoint> due) {
     if (!due) return;
     const auto until = std::max(*due - clock_.now(), Clock::Duration::zero());

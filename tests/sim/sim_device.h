@@ -163,6 +163,8 @@ class SimParker final : public Parker {
   std::string description() const override { return "simulated"; }
   // Null: there is none. Set and unset as disks come and go.
   SimDisk* disk = nullptr;
+  // Lets an operation of the device end; false: none can. Another where that is not the device.
+  std::function<bool()> run_device = [this] { return device_.run_one(); };
   // Called before each park, so that the world can do something meanwhile.
   std::function<void()> before_park = [] {};
   // Called when neither the device nor the disk nor a timer can go on: an idle engine. Null: that
