@@ -1,9 +1,9 @@
-// The CUDA device itself, on the simulated runtime, as the device of a simulated world: what is
-// launched is a kernel in its stream's order, and the GPU goes on by a part of one operation when
-// the world says so. Now and then a stream, which the seed chooses, stands still for a while, so
-// that its copies and events come late.
+// The CUDA device itself, on the simulated runtime, for a model without operators: what is launched
+// is a kernel in its stream's order. In a simulated world the GPU goes on by a part of one
+// operation when the world says so, and now and then a stream, which the seed chooses, stands still
+// for a while, so that its copies and events come late. With threads the GPU goes on by itself.
 //
-// Thread: the world's.
+// Thread: the engine's.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ class SteppedGpu final : public kernels::Device {
     gpu_ = *std::move(made);
   }
 
-  // False: nothing of it can go on now.
+  // False: nothing of it can go on now. REQUIRES: no threads.
   bool run_one() {
     if (stands_still_ != nullptr && --still_for_ == 0) {
       cuda_.hold(std::exchange(stands_still_, nullptr), false);
