@@ -30,8 +30,11 @@ const char* kv_name(KvType type) {
   return type == KvType::kF32 ? "f32" : type == KvType::kF16 ? "f16" : "bf16";
 }
 
-void check(const Subject& subject, const HarnessOptions& options, size_t tokens_max,
-           uint32_t chunk) {
+// What an order of sums decides, see below: a single worst one is not asked for kMeans.
+enum class Bounds { kAll, kMeans };
+
+void check(const Subject& subject, const HarnessOptions& options, size_t tokens_max, uint32_t chunk,
+           Bounds bounds = Bounds::kAll) {
   const GgufFile file = open_cached_model(subject.file);
   RunnerHarness harness(file, options);
   const GoldenFigures figures =
@@ -45,9 +48,10 @@ void check(const Subject& subject, const HarnessOptions& options, size_t tokens_
   EXPECT_EQ(figures.top1_wrong, 0u);
   EXPECT_GT(figures.top1_rows, 5u);
   EXPECT_LE(figures.top3_mean(), 0.12);
+  EXPECT_EQ(figures.greedy_wrong, "");
+  if (bounds == Bounds::kMeans) return;
   EXPECT_LE(figures.top3_worst(), 0.7);
   EXPECT_LE(figures.nll_worst, 0.05);
-  EXPECT_EQ(figures.greedy_wrong, "");
 }
 
 // Whole rows come from cases of at most 20 tokens.
@@ -69,14 +73,24 @@ TEST(Golden, both_models_agree_with_every_kv_type) {
 
 // The same texts and bounds over several devices: SmolLM2's three KV heads on two (1 and 2) and on
 // four (one lies on two of them), Gemma's one KV head on every rank, and its groups parted by
-// stages. (Over all texts up to 100 tokens KL and the most likely tokens are as good; the greatest
-// single difference is drawn anew by each order of sums, since int8 rounding multiplies the least
-// one.)
+// stages.
 TEST(Golden, both_models_agree_when_they_are_divided) {
   for (const Subject& subject : kSubjects) {
     for (const Division& division : {Division{2, 1}, {1, 2}, {2, 2}, {4, 1}}) {
       std::printf("%u x %u: ", division.tensor, division.pipeline);
       check(subject, {.division = division}, 20, 512);
+    }
+  }
+}
+
+// Over longer texts the two bounds on a single worst value are for one device's bits and no others:
+// noise of one f32 rounding in the whole model's residual, which int8 activations multiply, moves
+// them past their bounds too (docs/TESTING.md has the figures). Stages alone have its bits.
+TEST(Golden, both_models_agree_on_longer_texts_when_they_are_divided) {
+  for (const Subject& subject : kSubjects) {
+    for (const Division& division : {Division{2, 1}, {4, 1}}) {
+      std::printf("%u x %u: ", division.tensor, division.pipeline);
+      check(subject, {.division = division}, 100, 512, Bounds::kMeans);
     }
   }
 }
