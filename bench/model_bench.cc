@@ -1,16 +1,23 @@
-// Tokens per second of a GGUF model without an engine around it: prefill of 512 tokens, decode of
-// one stream and of eight behind that prompt. Prints the achieved GB/s and GOP/s beside, to compare
-// with what the machine can do (docs/BENCHMARKS.md).
+// Tokens per second of a GGUF model without an engine around it, row by row, with the GB/s of
+// weights and GOP/s beside, to compare with what the machine can do (docs/BENCHMARKS.md).
+//
+//   model_bench MODEL.gguf [THREADS] [f32|f16|bf16] [REPEATS] [TILE_ROWS] [ROW ...]
+//   SPILLWAY_CPU forces a level
+//
+// A ROW is prefill:N (a prompt of N tokens), decode:S@N (S streams, one token each per step, behind
+// N tokens each) or extend:M@N (M new tokens behind N that are cached). Without rows:
+// prefill:512 decode:1@512 decode:8@512. Only the first stream's prompt is computed; the others
+// get copies of its pages, so that each reads memory of its own, as streams do.
 //
 // On a machine that does other work, compare the processor time per token, which is printed too.
-//
-//   model_bench MODEL.gguf [THREADS] [f32|f16|bf16] [REPEATS] [TILE_ROWS]
-//   SPILLWAY_CPU forces a level
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <ctime>
+#include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -25,9 +32,16 @@
 namespace spillway::model {
 namespace {
 
-constexpr uint32_t kPromptTokens = 512;
-constexpr uint32_t kDecodeTokens = 64;
-constexpr uint32_t kStreamsMax = 8;
+constexpr uint32_t kChunkTokens = 512;  // of a prompt, in one step
+constexpr uint32_t kDecodeSteps = 32;
+
+struct Row {
+  enum class Kind { kPrefill, kDecode, kExtend };
+  Kind kind = Kind::kPrefill;
+  uint32_t streams = 1;
+  uint32_t cached = 0;  // tokens of each stream that are there before the clock starts
+  uint32_t fresh = 1;   // tokens of each stream that a timed pass adds
+};
 
 struct Stream {
   std::vector<std::vector<kernels::PageId>> tables;
@@ -41,49 +55,98 @@ double seconds_now() {
 
 double processor_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
+// None for what is no row. Numbers of 0 are none either.
+std::optional<Row> parse_row(const std::string& text) {
+  Row row;
+  char end = 0;
+  unsigned first = 0;
+  unsigned behind = 0;
+  if (std::sscanf(text.c_str(), "prefill:%u%c", &first, &end) == 1) {
+    row.fresh = first;
+  } else if (std::sscanf(text.c_str(), "decode:%u@%u%c", &first, &behind, &end) == 2) {
+    row = {.kind = Row::Kind::kDecode, .streams = first, .cached = behind};
+  } else if (std::sscanf(text.c_str(), "extend:%u@%u%c", &first, &behind, &end) == 2) {
+    row = {.kind = Row::Kind::kExtend, .cached = behind, .fresh = first};
+  } else {
+    return std::nullopt;
+  }
+  if (first == 0 || (row.kind != Row::Kind::kPrefill && behind == 0)) return std::nullopt;
+  return row;
+}
+
+// Owns the pages of as many streams as the widest row has, each as long as the longest.
 class Bench {
  public:
-  Bench(Transformer& runner, kernels::Device& device)
+  Bench(Transformer& runner, kernels::Device& device, std::span<const Row> rows)
       : runner_(runner), device_(device), event_(device.make_event()) {
     greedy_.temperature = 0;
-    std::vector<std::byte*> bases;
-    streams_.resize(kStreamsMax);
-    for (const kernels::KvGroupLayout& group : runner.shape().groups) {
-      const uint32_t pages = (kPromptTokens + kDecodeTokens) / group.page_tokens;
-      memory_.push_back(device.allocate(group.page_bytes() * pages * kStreamsMax).value());
-      bases.push_back(memory_.back().data);
-      for (uint32_t s = 0; s < kStreamsMax; ++s) {
-        auto& table = streams_[s].tables.emplace_back();
-        for (uint32_t i = 0; i < pages; ++i) table.push_back(kernels::PageId{s * pages + i});
-      }
+    uint32_t streams = 1;
+    uint32_t tokens = 0;
+    for (const Row& row : rows) {
+      streams = std::max(streams, row.streams);
+      const uint32_t steps = row.kind == Row::Kind::kDecode ? kDecodeSteps : 1;
+      tokens = std::max(tokens, row.cached + row.fresh * steps);
     }
-    runner.bind_pages(bases);
-    for (uint32_t i = 0; i < kPromptTokens; ++i) {
+    allocate(streams, tokens);
+    for (uint32_t i = 0; i < tokens; ++i) {
       prompt_.push_back(
           static_cast<TokenId>((uint64_t{i} * 7919 + 17) % runner.shape().vocabulary));
     }
   }
 
-  Task<> run(uint32_t repeats) {
+  Task<> run(std::span<const Row> rows, uint32_t repeats) {
     for (uint32_t r = 0; r < repeats; ++r) {
-      const double start = processor_seconds();
-      const double prefill = co_await prefill_all();
-      const double prefilled = processor_seconds();
-      const double one = co_await decode(1);
-      const double decoded_one = processor_seconds();
-      const double eight = co_await decode(8);
-      const double decoded_eight = processor_seconds();
-      report(prefill, one, eight);
-      std::printf(
-          "  processor time per token: prefill %.3f ms, decode 1 %.3f ms, decode 8 %.3f ms\n",
-          (prefilled - start) * 1e3 / (kStreamsMax * kPromptTokens),
-          (decoded_one - prefilled) * 1e3 / kDecodeTokens,
-          (decoded_eight - decoded_one) * 1e3 / (8 * kDecodeTokens));
-      std::fflush(stdout);
+      for (const Row& row : rows) {
+        co_await prepare(row);
+        const double start = processor_seconds();
+        double seconds = 0;  // of a pass
+        if (row.kind == Row::Kind::kDecode) {
+          seconds = co_await decode(row.streams, row.cached);
+        } else {
+          seconds = co_await prompt(row.cached, row.cached + row.fresh);
+        }
+        if (row.kind == Row::Kind::kPrefill && row.fresh > filled_) {
+          filled_ = row.fresh;
+          copied_ = 1;
+        }
+        report(row, seconds, processor_seconds() - start);
+      }
     }
   }
 
  private:
+  void allocate(uint32_t streams, uint32_t tokens) {
+    std::vector<std::byte*> bases;
+    streams_.resize(streams);
+    for (const kernels::KvGroupLayout& group : runner_.shape().groups) {
+      const uint32_t pages = (tokens + group.page_tokens - 1) / group.page_tokens;
+      stream_bytes_.push_back(size_t{group.page_bytes()} * pages);
+      memory_.push_back(device_.allocate(stream_bytes_.back() * streams).value());
+      bases.push_back(memory_.back().data);
+      for (uint32_t s = 0; s < streams; ++s) {
+        auto& table = streams_[s].tables.emplace_back();
+        for (uint32_t i = 0; i < pages; ++i) table.push_back(kernels::PageId{s * pages + i});
+      }
+    }
+    runner_.bind_pages(bases);
+  }
+
+  // Computes what the row finds cached, or as much of it as earlier rows have not. Their decoded
+  // tokens may stand among it: this changes values, which nobody reads, and no time.
+  Task<> prepare(const Row& row) {
+    if (row.cached > filled_) {
+      co_await prompt(filled_, row.cached);
+      filled_ = row.cached;
+      copied_ = 1;
+    }
+    for (; copied_ < row.streams; ++copied_) {
+      for (size_t g = 0; g < memory_.size(); ++g) {
+        std::memcpy(memory_[g].data + copied_ * stream_bytes_[g], memory_[g].data,
+                    stream_bytes_[g]);
+      }
+    }
+  }
+
   Task<double> step(StepBatch& batch) {
     const double start = seconds_now();
     runner_.enqueue(batch, result_);
@@ -103,42 +166,51 @@ class Bench {
     sample.params = &greedy_;
   }
 
-  // Tokens per second of the fastest stream's prompt.
-  Task<double> prefill_all() {
-    double fastest = 1e9;
-    for (Stream& stream : streams_) {
+  // Seconds of the first stream's prompt from token `begin` to `end`, in chunks.
+  Task<double> prompt(uint32_t begin, uint32_t end) {
+    double seconds = 0;
+    for (uint32_t at = begin; at < end; at += kChunkTokens) {
       StepBatch batch;
-      add(batch, stream, prompt_, 0);
-      const double seconds = co_await step(batch);
-      fastest = std::min(fastest, seconds);
-      stream.drawn = result_.samples[0][0].token;
+      const uint32_t count = std::min(kChunkTokens, end - at);
+      add(batch, streams_[0], std::span(prompt_).subspan(at, count), at);
+      seconds += co_await step(batch);
     }
-    co_return kPromptTokens / fastest;
+    co_return seconds;
   }
 
-  // Tokens per second of `count` streams together; the median step counts.
-  Task<double> decode(uint32_t count) {
+  // Seconds of a step of `count` streams; the median step counts.
+  Task<double> decode(uint32_t count, uint32_t behind) {
     std::vector<double> times;
-    for (uint32_t i = 0; i < kDecodeTokens; ++i) {
+    for (uint32_t s = 0; s < count; ++s) streams_[s].drawn = prompt_[s % prompt_.size()];
+    for (uint32_t i = 0; i < kDecodeSteps; ++i) {
       StepBatch batch;
       for (uint32_t s = 0; s < count; ++s) {
-        add(batch, streams_[s], std::span(&streams_[s].drawn, 1), kPromptTokens + i);
+        add(batch, streams_[s], std::span(&streams_[s].drawn, 1), behind + i);
       }
       const double seconds = co_await step(batch);
       times.push_back(seconds);
       for (uint32_t s = 0; s < count; ++s) streams_[s].drawn = result_.samples[s][0].token;
     }
-    std::nth_element(times.begin(), times.begin() + kDecodeTokens / 2, times.end());
-    co_return count / times[kDecodeTokens / 2];
+    std::nth_element(times.begin(), times.begin() + kDecodeSteps / 2, times.end());
+    co_return times[kDecodeSteps / 2];
   }
 
-  void report(double prefill, double one, double eight) const {
-    const double weight_bytes = static_cast<double>(runner_.weights().bytes_per_pass());
+  void report(const Row& row, double seconds, double processor) const {
+    const double tokens = static_cast<double>(row.streams) * row.fresh;
+    const uint32_t passes = row.kind == Row::Kind::kDecode ? kDecodeSteps : 1;
+    const double rate = tokens / seconds;
+    if (row.kind == Row::Kind::kPrefill) {
+      std::printf("prefill:%u", row.fresh);
+    } else if (row.kind == Row::Kind::kDecode) {
+      std::printf("decode:%u@%u", row.streams, row.cached);
+    } else {
+      std::printf("extend:%u@%u", row.fresh, row.cached);
+    }
     std::printf(
-        "prefill 512: %7.1f tokens/s (%5.1f GOP/s)   decode 1: %6.1f tokens/s (%4.1f GB/s of "
-        "weights)   decode 8: %6.1f tokens/s (%5.1f GOP/s)\n",
-        prefill, prefill * operations() / 1e9, one, one * weight_bytes / 1e9, eight,
-        eight * operations() / 1e9);
+        " %.1f tokens/s, %.2f ms, %.1f GOP/s, %.1f GB/s of weights, processor %.3f ms/token\n",
+        rate, seconds * 1e3, rate * operations() / 1e9,
+        static_cast<double>(runner_.weights().bytes_per_pass()) / seconds / 1e9,
+        processor * 1e3 / (tokens * passes));
     std::fflush(stdout);
   }
 
@@ -153,8 +225,11 @@ class Bench {
   kernels::Device& device_;
   std::unique_ptr<kernels::Event> event_;
   std::vector<kernels::DeviceMemory> memory_;
+  std::vector<size_t> stream_bytes_;  // of a group's pages of one stream
   std::vector<Stream> streams_;
   std::vector<TokenId> prompt_;
+  uint32_t filled_ = 0;  // tokens of the first stream that are computed
+  uint32_t copied_ = 1;  // streams that hold them
   SamplingParams greedy_;
   StepResult result_;
 };
@@ -164,11 +239,24 @@ int fail(const Error& error) {
   return 1;
 }
 
+constexpr char kUsage[] =
+    "usage: model_bench MODEL.gguf [THREADS] [f32|f16|bf16] [REPEATS] [TILE_ROWS] [ROW ...]\n"
+    "a row is prefill:N, decode:S@N or extend:M@N\n";
+
+int usage() {
+  std::fputs(kUsage, stderr);
+  return 2;
+}
+
 int run(int argc, char** argv) {
-  if (argc < 2) {
-    std::fprintf(stderr,
-                 "usage: model_bench MODEL.gguf [THREADS] [f32|f16|bf16] [REPEATS] [TILE_ROWS]\n");
-    return 2;
+  if (argc < 2) return usage();
+  std::vector<std::string> names = {"prefill:512", "decode:1@512", "decode:8@512"};
+  if (argc > 6) names.assign(argv + 6, argv + argc);
+  std::vector<Row> rows;
+  for (const std::string& name : names) {
+    const auto row = parse_row(name);
+    if (!row) return usage();
+    rows.push_back(*row);
   }
   const auto threads = static_cast<uint32_t>(
       argc > 2 ? std::atoi(argv[2]) : static_cast<int>(std::thread::hardware_concurrency()));
@@ -195,8 +283,8 @@ int run(int argc, char** argv) {
   RealClock clock;
   EventfdParker parker;
   EngineLoop loop(clock, parker);
-  Bench bench(**runner, *device);
-  loop.run(bench.run(argc > 4 ? static_cast<uint32_t>(std::atoi(argv[4])) : 3));
+  Bench bench(**runner, *device, rows);
+  loop.run(bench.run(rows, argc > 4 ? static_cast<uint32_t>(std::atoi(argv[4])) : 3));
   device.reset();
   return 0;
 }

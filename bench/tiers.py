@@ -10,7 +10,7 @@ restore  a prompt of 6,000 tokens that the device pool has lost comes up from NV
          tokens behind it, against the same prompt computed: seconds to the first token
 slots    the same with 8,000 tokens beside llama.cpp's server, which restores a saved slot and then
          computes the new tokens; needs SPILLWAY_PEER_SERVER, its llama-server built as
-         bench/against_llama_cpp.py builds its batched bench
+         bench/against_llama_cpp.py builds it
 overlap  a restore of 6,000 tokens with 1,000 new ones behind it, against the restore alone and
          these tokens alone (their prefix on the device): time over the longer of the two (the goal
          is 1.15)
