@@ -51,6 +51,8 @@ class Gpu final : public CudaDevice {
   void take_error_of(const char* operator_name, int error) override {
     parts_->health->ok(static_cast<cudaError_t>(error), operator_name);
   }
+  int index() const override { return parts_->health->device(); }
+  Health& health() override { return *parts_->health; }
   GraphMaker& graphs() override { return *graphs_; }
 
  private:

@@ -30,6 +30,10 @@ struct CUstream_st;
 
 namespace spillway::kernels {
 
+namespace cuda {
+class Health;
+}
+
 class CudaDevice : public Device {
  public:
   // The stream that operators are enqueued on (kernels/cuda/operators.h), in the order of this
@@ -37,6 +41,9 @@ class CudaDevice : public Device {
   virtual CUstream_st* native(Stream& stream) const = 0;
   // What an operator returned. Other than 0: the device ends.
   virtual void take_error_of(const char* operator_name, int error) = 0;
+  virtual int index() const = 0;  // among the GPUs that the process sees
+  // For what runs on several devices at once (nccl_collective.h).
+  virtual cuda::Health& health() = 0;
   // Of the compute stream, for use within its launch(). Graphs may outlive the device, but not be
   // launched then.
   virtual cuda::GraphMaker& graphs() = 0;

@@ -50,6 +50,8 @@ bool EventState::reached(uint32_t generation) {
 }
 
 bool EventState::ask() {
+  parts_->health->doubt();
+  if (parts_->health->ended()) return true;
   const cudaError_t answer = cudaEventQuery(native_);
   if (answer == cudaErrorNotReady) return false;
   if (parts_->health->ok(answer, "cudaEventQuery")) asked_ = recorded_;

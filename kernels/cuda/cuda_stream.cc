@@ -31,7 +31,11 @@ CudaStream::~CudaStream() {
   send_copies();
   Health& health = *parts_->health;
   if (health.lost()) return;  // and the stream with it
-  if (health.enter()) health.ok(cudaStreamSynchronize(native_), "cudaStreamSynchronize");
+  if (health.enter()) {
+    health.ok(cudaStreamSynchronize(native_), "cudaStreamSynchronize");
+  } else {
+    cudaSetDevice(health.device());  // the thread's own may be another
+  }
   if (!health.lost()) health.ok(cudaStreamDestroy(native_), "cudaStreamDestroy");
 }
 

@@ -6,14 +6,27 @@
 
 #include <atomic>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "kernels/cuda/runtime_api.h"
 #include "runtime/result.h"
 
 namespace spillway::kernels::cuda {
+
+// Something that runs on this device and on others at once.
+class Companion {
+ public:
+  virtual ~Companion() = default;
+  // The device has failed, its gates are open, and it is about to be waited for: what runs there
+  // must wait for no other device any more.
+  virtual void on_device_end() = 0;
+  // Somebody waits in vain: whether what runs still comes to an end. May end the device.
+  virtual void on_doubt() = 0;
+};
 
 class Health {
  public:
@@ -28,6 +41,17 @@ class Health {
   bool ok(cudaError_t error, const char* call);
   bool ok(CUresult error, const char* call) { return ok(static_cast<cudaError_t>(error), call); }
 
+  // The same for what no call of CUDA's tells, in two steps, so that of several devices that wait
+  // for each other none is waited for until all may pass: mark_ended(), and wait_until_idle().
+  void mark_ended(const std::string& why);
+  void wait_until_idle();
+
+  // Told for as long as it lives.
+  void accompany(std::weak_ptr<Companion> companion) {
+    companions_.push_back(std::move(companion));
+  }
+  void doubt();
+
   // Makes the device the calling thread's own, as calls without a stream need. False: it has ended.
   bool enter();
 
@@ -40,6 +64,7 @@ class Health {
  private:
   const int device_;
   std::function<void()> open_gates_;
+  std::vector<std::weak_ptr<Companion>> companions_;
   std::optional<Error> failure_;
   std::atomic<bool> lost_{false};
 };

@@ -14,12 +14,13 @@ namespace spillway::kernels::cuda {
 int load_attention_kernels();
 int load_matmul_kernels();
 int load_page_kernels();
+int load_rank_kernels();
 int load_row_kernels();
 int load_sampling_kernels();
 
 inline int load_kernels() {
   for (int (*const load)() : {load_attention_kernels, load_matmul_kernels, load_page_kernels,
-                              load_row_kernels, load_sampling_kernels}) {
+                              load_rank_kernels, load_row_kernels, load_sampling_kernels}) {
     if (const int error = load(); error != 0) return error;
   }
   return 0;

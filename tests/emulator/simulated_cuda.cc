@@ -160,12 +160,18 @@ void SimulatedCuda::check_unused(const char* call, const void* at, size_t bytes)
   }
 }
 
-cudaError_t SimulatedCuda::wait_for(const char* call, cudaStream_t stream) {
+cudaError_t SimulatedCuda::wait_for_device(const char* call, int device) {
+  std::vector<cudaStream_t> its;
+  for (const cudaStream_t stream : order_) {
+    if (stream->device() == device) its.push_back(stream);
+  }
+  return wait_for(call, its);
+}
+
+cudaError_t SimulatedCuda::wait_for(const char* call, const std::vector<cudaStream_t>& streams) {
   const auto begin = std::chrono::steady_clock::now();
   const auto idle = [&] {
-    return std::all_of(order_.begin(), order_.end(), [&](auto one) {
-      return (stream != nullptr && one != stream) || one->idle();
-    });
+    return std::all_of(streams.begin(), streams.end(), [](auto one) { return one->idle(); });
   };
   const auto busy = [&] {
     return std::any_of(order_.begin(), order_.end(), [](auto one) { return one->busy(); });
@@ -189,9 +195,10 @@ cudaError_t SimulatedCuda::wait_for(const char* call, cudaStream_t stream) {
 }
 
 void SimulatedCuda::check_current(const char* call, int device) {
-  const bool other =
-      std::any_of(order_.begin(), order_.end(), [=](auto one) { return one->device() != device; });
-  if (other) report(std::string(call) + " is for another device than the streams'");
+  const bool meant = order_.empty() || std::any_of(order_.begin(), order_.end(), [=](auto one) {
+                       return one->device() == device;
+                     });
+  if (!meant) report(std::string(call) + " is for another device than the streams'");
 }
 
 void SimulatedCuda::reset() {

@@ -47,7 +47,7 @@ struct SimulatedCudaOptions {
   // the next. A real one holds 1,024.
   uint64_t behind_a_word_max = 1000;
   bool at_once = false;        // what may run has run when the call that enqueues it returns
-  int devices = 1;             // 0: as on a machine without a GPU
+  int devices = 1;             // 0: as on a machine without a GPU; what one keeps as error all do
   int driver_version = 13000;  // 0: as on one without a driver
   size_t device_bytes = size_t{256} << 20;
   size_t pinned_bytes = size_t{256} << 20;
@@ -108,9 +108,12 @@ class SimulatedCuda {
   bool known(const char* call, cudaEvent_t event);
   // False: a copy must not touch that, which was reported.
   bool check_copy(const char* call, const void* at, size_t bytes);
-  // Waits for one stream, or all (null). What would wait for ever is reported.
-  cudaError_t wait_for(const char* call, cudaStream_t stream);
-  // A call for the thread's own device is meant for the one that has the streams.
+  // What would wait for ever is reported.
+  cudaError_t wait_for_stream(const char* call, cudaStream_t stream) {
+    return wait_for(call, {stream});
+  }
+  cudaError_t wait_for_device(const char* call, int device);
+  // A call for the thread's own device is meant for one that has streams.
   void check_current(const char* call, int device);
   void check_unused(const char* call, const void* at, size_t bytes);
   void reset();
@@ -132,6 +135,7 @@ class SimulatedCuda {
     uint32_t after;
   };
   bool step_one(bool held_too);
+  cudaError_t wait_for(const char* call, const std::vector<cudaStream_t>& streams);
 
   const SimulatedCudaOptions options_;
   Prng random_;

@@ -17,10 +17,11 @@ constexpr size_t kSystemPage = 4096;
 
 SimulatedMemory::~SimulatedMemory() { clear(); }
 
-void* SimulatedMemory::allocate(size_t bytes) {
+void* SimulatedMemory::allocate(size_t bytes, int device) {
   if (bytes > device_bytes_free()) return nullptr;
   Region region;
   region.bytes = bytes;
+  region.device = device;
   region.mapped = (bytes + kOffset + kSystemPage - 1) / kSystemPage * kSystemPage;
   void* const mapping = mmap(nullptr, region.mapped, PROT_READ | PROT_WRITE,
                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -87,10 +88,10 @@ std::byte* SimulatedMemory::host_of(uint64_t device_address, size_t bytes) const
   return host;
 }
 
-void SimulatedMemory::protect(bool on) {
+void SimulatedMemory::protect(bool on, int device) {
   if (!traps_) return;
   for (const auto& [begin, region] : regions_) {
-    if (!region.on_device()) continue;
+    if (!region.on_device() || (device != kEveryDevice && region.device != device)) continue;
     const int access = on ? PROT_NONE : PROT_READ | PROT_WRITE;
     CHECK(mprotect(region.mapping, region.mapped, access) == 0);
   }

@@ -21,6 +21,7 @@ class SimulatedMemory {
     size_t bytes = 0;
     std::byte* mapping = nullptr;  // a GPU's: what is mapped for it
     size_t mapped = 0;
+    int device = 0;
     bool on_device() const { return mapping != nullptr; }
     bool holds(const void* from, size_t length) const {
       const auto* const first = static_cast<const std::byte*>(from);
@@ -37,7 +38,7 @@ class SimulatedMemory {
   SimulatedMemory& operator=(const SimulatedMemory&) = delete;
 
   // Full of garbage, aligned to 256 bytes and no more. Null: there is not that much left.
-  void* allocate(size_t bytes);
+  void* allocate(size_t bytes, int device = 0);
   bool free(void* at);  // false: not what allocate() gave
   enum class Registered : uint8_t { kYes, kAlready, kTooMuch };
   Registered add_host(void* at, size_t bytes);
@@ -53,20 +54,25 @@ class SimulatedMemory {
   size_t device_bytes_free() const { return device_bytes_ - device_used_; }
   std::string left() const;  // what nobody freed, a line each
 
-  // While one exists operations may touch a GPU's memory.
+  static constexpr int kEveryDevice = -1;
+  // While one exists operations may touch a GPU's memory: that GPU's, or all.
   class Access {
    public:
-    explicit Access(SimulatedMemory& memory) : memory_(memory) { memory_.protect(false); }
-    ~Access() { memory_.protect(true); }
+    explicit Access(SimulatedMemory& memory, int device = kEveryDevice)
+        : memory_(memory), device_(device) {
+      memory_.protect(false, device_);
+    }
+    ~Access() { memory_.protect(true, device_); }
     Access(const Access&) = delete;
     Access& operator=(const Access&) = delete;
 
    private:
     SimulatedMemory& memory_;
+    const int device_;
   };
 
  private:
-  void protect(bool on);
+  void protect(bool on, int device);
 
   const size_t device_bytes_;
   const size_t pinned_bytes_;

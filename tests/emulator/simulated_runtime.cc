@@ -152,7 +152,7 @@ cudaError_t cudaDeviceSynchronize() {
   const cudaError_t error = cuda().begin("cudaDeviceSynchronize", Waits::kForTheGpu);
   cuda().check_current("cudaDeviceSynchronize", this_threads_device);
   if (error != cudaSuccess && cuda().kept_error() == cudaSuccess) return error;
-  return cuda().wait_for("cudaDeviceSynchronize", nullptr);
+  return cuda().wait_for_device("cudaDeviceSynchronize", this_threads_device);
 }
 
 cudaError_t cudaDeviceReset() {
@@ -202,7 +202,7 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** found, u
 cudaError_t cudaMalloc(void** at, size_t bytes) {
   const cudaError_t error = cuda().begin("cudaMalloc", Waits::kForTheGpu);
   if (error != cudaSuccess) return error;
-  *at = cuda().memory().allocate(bytes);
+  *at = cuda().memory().allocate(bytes, this_threads_device);
   return *at != nullptr ? cudaSuccess : cudaErrorMemoryAllocation;
 }
 
@@ -283,7 +283,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   const cudaError_t error = cuda().begin("cudaStreamSynchronize", Waits::kForTheGpu);
   if (error != cudaSuccess) return error;
   if (!cuda().known("cudaStreamSynchronize", stream)) return cudaErrorInvalidResourceHandle;
-  return cuda().wait_for("cudaStreamSynchronize", stream);
+  return cuda().wait_for_stream("cudaStreamSynchronize", stream);
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned int) {

@@ -164,7 +164,9 @@ void CUstream_st::finish() {
 
 void CUstream_st::run_part() {
   Operation& operation = *front();
-  const SimulatedMemory::Access access(gpu_.memory);
+  const bool own_alone = operation.kind == Operation::Kind::kKernel && !operation.reaches_all;
+  const SimulatedMemory::Access access(gpu_.memory,
+                                       own_alone ? device_ : SimulatedMemory::kEveryDevice);
   if (operation.parts_done == 0 && fails_now(operation)) return;
   if (operation.kind == Operation::Kind::kCopies) {
     if (run_copy_part(operation)) finish();

@@ -53,6 +53,7 @@ struct Work {
 
   Kind kind = Kind::kKernel;
   std::function<void()> kernel;
+  bool reaches_all = false;  // memory of every GPU; else a kernel has its own GPU's alone
   std::vector<Copy> copies;
   size_t parts_done = 0;  // of copies: two each
   Range set;              // and to what:

@@ -32,6 +32,7 @@ HOT = {
     "block_maxima_kernel": 64,
     "block_sums_kernel": 64,
     "draw_kernel": 64,  # two blocks of 512 threads
+    "sum_parts_kernel": 64,
     "page_copy_kernel": 32,  # eight blocks of 256 threads
     "checksum_kernel": 64,
     "split_planes_kernel": 32,

@@ -6,6 +6,7 @@ namespace spillway::kernels::cuda {
 int load_attention_kernels() { return 0; }
 int load_matmul_kernels() { return 0; }
 int load_page_kernels() { return 0; }
+int load_rank_kernels() { return 0; }
 int load_row_kernels() { return 0; }
 int load_sampling_kernels() { return 0; }
 
