@@ -17,6 +17,12 @@ int matmul_by(CUstream_st* stream, const MatmulByArgs& args) {
 int matmul_floats(CUstream_st* stream, const MatmulFloatsArgs& args) {
   return enqueue_on(stream, [&](auto& launch) { matmul_floats(launch, args); });
 }
+int unpack(CUstream_st* stream, const UnpackArgs& args) {
+  return enqueue_on(stream, [&](auto& launch) { unpack(launch, args); });
+}
+int narrow(CUstream_st* stream, const NarrowArgs& args) {
+  return enqueue_on(stream, [&](auto& launch) { narrow(launch, args); });
+}
 
 int load_matmul_kernels() {
   return load_all([](auto& launch) { every_matmul_kernel(launch); });

@@ -145,6 +145,28 @@ struct MatmulFloatsArgs {
   uint32_t rows = 0;
 };
 
+// The 16-bit floats that a library's products read (library_products.h).
+enum class HalfType : uint8_t { kF16, kBf16 };
+
+// Rows of a matrix out of its panels, rounded to 16 bits. Twin: PackedMatrix::dequantize().
+struct UnpackArgs {
+  DeviceMatrix w;             // not F32; inputs a multiple of 32
+  uint32_t first_output = 0;  // a multiple of 16
+  uint32_t outputs = 0;       // from there on
+  uint16_t* to = nullptr;     // (outputs, w.inputs), 16-byte aligned
+  HalfType type = HalfType::kBf16;
+};
+
+// Activations rounded to 16 bits. What F16 does not reach becomes its largest number; a NaN stays.
+struct NarrowArgs {
+  const float* x = nullptr;  // (row, n), rows x_stride floats apart
+  uint16_t* to = nullptr;    // (row, n)
+  size_t x_stride = 0;
+  uint32_t rows = 0;
+  uint32_t n = 0;
+  HalfType type = HalfType::kBf16;
+};
+
 // Twin: soft_cap() of ops.h.
 struct SoftCapArgs {
   float* x = nullptr;  // (row, n), rows `stride` floats apart
@@ -283,6 +305,8 @@ int quantize(CUstream_st* stream, const QuantizeArgs& args);
 int matmul(CUstream_st* stream, const MatmulArgs& args);
 int matmul_by(CUstream_st* stream, const MatmulByArgs& args);
 int matmul_floats(CUstream_st* stream, const MatmulFloatsArgs& args);
+int unpack(CUstream_st* stream, const UnpackArgs& args);
+int narrow(CUstream_st* stream, const NarrowArgs& args);
 int soft_cap(CUstream_st* stream, const SoftCapArgs& args);
 int argmax(CUstream_st* stream, const ArgmaxArgs& args);
 int write_kv(CUstream_st* stream, const WriteKvArgs& args);

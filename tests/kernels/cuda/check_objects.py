@@ -25,6 +25,8 @@ HOT = {
     "rope_kernel": 128,
     "gated_kernel": 64,
     "quantize_kernel": 64,
+    "unpack_kernel": 64,  # four blocks of 256 threads
+    "narrow_kernel": 32,
     "write_kv_kernel": 64,
     "embedding_kernel": 64,
     "add_bias_kernel": 64,

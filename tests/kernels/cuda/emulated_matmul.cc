@@ -1,6 +1,7 @@
 // Matrix products, on the emulator.
 #include "kernels/cuda/matmul.cuh"
 #include "kernels/cuda/matmul_floats.cuh"
+#include "kernels/cuda/unpack.cuh"
 #include "tests/kernels/cuda/emulated_stream.h"
 
 namespace spillway::kernels::cuda {
@@ -16,6 +17,12 @@ int matmul_by(CUstream_st* stream, const MatmulByArgs& args) {
 }
 int matmul_floats(CUstream_st* stream, const MatmulFloatsArgs& args) {
   return emulate_on(stream, [&](auto& launch) { matmul_floats(launch, args); });
+}
+int unpack(CUstream_st* stream, const UnpackArgs& args) {
+  return emulate_on(stream, [&](auto& launch) { unpack(launch, args); });
+}
+int narrow(CUstream_st* stream, const NarrowArgs& args) {
+  return emulate_on(stream, [&](auto& launch) { narrow(launch, args); });
 }
 
 }  // namespace spillway::kernels::cuda
