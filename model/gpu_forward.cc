@@ -37,6 +37,15 @@ uint32_t draw_rows(const LogitsShape& logits) {
 
 }  // namespace
 
+// Each matrix has the embedding for one of its sides.
+kernels::cuda::ProductLimits product_limits(const ModelConfig& config, uint32_t tile_rows) {
+  const uint32_t other =
+      std::max({config.vocabulary, config.feed_forward, config.query_width(), config.kv_width()});
+  return {.rows = tile_rows,
+          .inputs = widest_input(config),
+          .elements = size_t{config.embedding} * other};
+}
+
 // Gives each array its place; without memory it counts.
 class GpuForward::Carver {
  public:
@@ -121,13 +130,14 @@ void GpuForward::bind_pages(const std::vector<std::byte*>& base) {
   for (size_t g = 0; g < base.size(); ++g) groups_[g].base = base[g];
 }
 
-void GpuForward::begin(GpuOperators& run, const GpuTile& tile) {
+void GpuForward::begin(GpuOperators& run, const GpuTile& tile, Products by) {
   CHECK(tile.rows <= options_.tile_rows);
   rows_ = {.count = tile.rows,
            .residual = scratch_.residual,
            .normed = scratch_.normed,
            .query = scratch_.query,
-           .attended = scratch_.attended};
+           .attended = scratch_.attended,
+           .by = by};
   run.run("embedding", kernels::cuda::embedding,
           {.w = weights_.embedding,
            .tokens = tile.tokens,
@@ -138,7 +148,7 @@ void GpuForward::begin(GpuOperators& run, const GpuTile& tile) {
 }
 
 void GpuForward::run_layers(GpuOperators& run, const GpuTile& tile) {
-  begin(run, tile);
+  begin(run, tile, Products::kAny);
   for (uint32_t i = 0; i < config_.layers; ++i) run_layer(run, tile, i);
 }
 
@@ -357,11 +367,17 @@ void GpuForward::add_bias(GpuOperators& run, float* x, const float* bias, uint32
           {.x = x, .bias = bias, .stride = width, .rows = rows_.count, .n = width});
 }
 
+bool GpuForward::by_library(const DeviceMatrix& w, uint32_t count) const {
+  return options_.products != nullptr && rows_.by == Products::kAny &&
+         options_.products->takes(w, count);
+}
+
 void GpuForward::quantize(GpuOperators& run, const float* x, uint32_t count,
                           std::initializer_list<const DeviceMatrix*> readers) {
-  if (std::none_of(readers.begin(), readers.end(), [](auto* w) { return is_quantized(*w); })) {
-    return;
-  }
+  const auto reads_int8 = [&](const DeviceMatrix* w) {
+    return is_quantized(*w) && !by_library(*w, count);
+  };
+  if (std::none_of(readers.begin(), readers.end(), reads_int8)) return;
   const uint32_t inputs = (*readers.begin())->inputs;
   run.run("quantize", kernels::cuda::quantize,
           {.x = x, .x_stride = inputs, .to = activations(count, inputs)});
@@ -369,6 +385,13 @@ void GpuForward::quantize(GpuOperators& run, const float* x, uint32_t count,
 
 void GpuForward::product(GpuOperators& run, const DeviceMatrix& w, const float* x, uint32_t count,
                          float* y) {
+  if (by_library(w, count)) {
+    kernels::cuda::LibraryProducts& products = *options_.products;
+    run.run_by("product by cuBLASLt", products.launches_max(w), [&](CUstream_st*) {
+      return products.enqueue({.w = w, .x = x, .y = y, .rows = count});
+    });
+    return;
+  }
   if (is_quantized(w)) {
     run.run("matmul", kernels::cuda::matmul,
             {.w = w, .x = activations(count, w.inputs), .y = y, .y_stride = w.outputs});

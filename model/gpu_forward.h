@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "kernels/attention_scaling.h"
+#include "kernels/cuda/library_products.h"
 #include "kernels/cuda/operators.h"
 #include "kernels/device.h"
 #include "model/config.h"
@@ -29,7 +30,13 @@ struct GpuForwardOptions {
   // Scratch of attention, for queries with splits of their own: more than fit run one part after
   // the other.
   size_t partial_bytes = 64 << 20;
+  // For products of many rows; null: our kernels compute all. Reserved for what the model has
+  // (product_limits()).
+  kernels::cuda::LibraryProducts* products = nullptr;
 };
+
+// The most that a model's products by the library have.
+kernels::cuda::ProductLimits product_limits(const ModelConfig& config, uint32_t tile_rows);
 
 // Owns weights and scratch memory: one tile at a time. What it enqueues runs on one stream, in
 // order. All but the constructor and bind_pages() is called where launches run.
@@ -46,7 +53,10 @@ class GpuForward {
   size_t partials_max() const { return partials_max_; }
 
   // In this order: begin(), run_layer() of each, run_logits() for each chunk of active rows.
-  void begin(GpuOperators& run, const GpuTile& tile);
+  // Behind a gate only our own kernels run: a library's are loaded when they are first launched,
+  // which may wait for all that runs (kernels/cuda/loading.h).
+  enum class Products : uint8_t { kOurs, kAny };
+  void begin(GpuOperators& run, const GpuTile& tile, Products by = Products::kOurs);
   void run_layer(GpuOperators& run, const GpuTile& tile, uint32_t index);
   void run_layers(GpuOperators& run, const GpuTile& tile);  // begin(), and all of them
   // Of places [first, first + a chunk's rows): logits, and what is drawn from those that do not
@@ -59,6 +69,7 @@ class GpuForward {
     uint32_t count = 0;
     float *residual = nullptr, *normed = nullptr, *query = nullptr, *attended = nullptr;
     bool has_update = false;  // of update, not added to the residual yet
+    Products by = Products::kOurs;
   };
   const Rows& rows() const { return rows_; }
   // For run_logits(), where the kernels of run_layers() were enqueued without it: they left these.
@@ -104,6 +115,8 @@ class GpuForward {
   // What follows a product into update.
   void end_update(GpuOperators& run, const float* post_norm);
   void add_bias(GpuOperators& run, float* x, const float* bias, uint32_t width);
+  // Whether a library's products, and not our kernels, multiply `count` rows by it.
+  bool by_library(const kernels::cuda::DeviceMatrix& w, uint32_t count) const;
   // Rounds `count` rows of x to int8, if one of the matrices wants them so.
   void quantize(GpuOperators& run, const float* x, uint32_t count,
                 std::initializer_list<const kernels::cuda::DeviceMatrix*> readers);

@@ -18,9 +18,14 @@ class GpuOperators {
 
   template <class Args>
   void run(const char* name, int (*enqueue)(CUstream_st*, const Args&), const Args& args) {
+    run_by(name, kLaunchesMax, [&](CUstream_st* stream) { return enqueue(stream, args); });
+  }
+  // The same of what `enqueue` puts on the stream: so many kernels at most.
+  template <class Enqueue>
+  void run_by(const char* name, uint64_t launches_max, const Enqueue& enqueue) {
     if (failed_ != nullptr) return;
-    launches_ += kLaunchesMax;
-    error_ = enqueue(stream_, args);
+    launches_ += launches_max;
+    error_ = enqueue(stream_);
     if (error_ == 0) return;
     failed_ = name;
     if (take_error_) take_error_(name, error_);

@@ -92,10 +92,15 @@ Result<> GpuTransformer::load(const GgufFile& file) {
   }
   auto uploaded = upload_weights(weights, device_);
   if (!uploaded) return uploaded.error();
+  if (options_.products != nullptr) {
+    auto reserved = options_.products->reserve(device_, product_limits(config_, tile_rows_));
+    if (!reserved) return reserved.error();
+  }
   const GpuForwardOptions options{.tile_rows = tile_rows_,
                                   .context_tokens_max = context_tokens_max_,
                                   .logits = logits_,
-                                  .partial_bytes = options_.attention_scratch_bytes};
+                                  .partial_bytes = options_.attention_scratch_bytes,
+                                  .products = options_.products.get()};
   auto forward = GpuForward::create(config_, shape_.groups, *std::move(uploaded), device_, options);
   if (!forward) return forward.error();
   forward_ = *std::move(forward);
@@ -141,6 +146,8 @@ Result<> GpuTransformer::set_fingerprint(const GgufFile& file) {
     return Error{ErrorCode::kIo, result.failure};
   };
   if (auto added = add_arithmetic(digest, shape_, device_, run); !added) return added.error();
+  // The probe has fewer rows than the library is given.
+  if (options_.products != nullptr) digest.add("products of many rows by a library");
   // The probe's pages are gone; a step before bind_pages() must not write there.
   bind_pages(std::vector<std::byte*>(shape_.groups.size()));
   shape_.fingerprint = digest.hex();

@@ -13,6 +13,7 @@
 #include <memory>
 #include <vector>
 
+#include "kernels/cuda/library_products.h"
 #include "kernels/device.h"
 #include "model/config.h"
 #include "model/gguf.h"
@@ -48,6 +49,9 @@ struct GpuTransformerOptions {
   uint32_t launches_behind_gates_max = 900;
   uint32_t load_threads = 1;                    // repack the weights
   kernels::cuda::GraphMaker* graphs = nullptr;  // of `stream`, as its device has it; null: none
+  // Products of many rows by a library, on `stream`: a row's bits hang on its step then, and pages
+  // have another fingerprint. Null: our kernels compute all. Shared with who made it.
+  std::shared_ptr<kernels::cuda::LibraryProducts> products = {};
   uint32_t graph_rows_max = 64;  // of a decoding step that is launched as a graph; 0: none is
 };
 

@@ -94,6 +94,7 @@ Result<> measure_copies(BenchRun& run);
 Result<> measure_decode_attention(BenchRun& run);
 Result<> measure_prefill_attention(BenchRun& run);
 Result<> measure_products(BenchRun& run);
+Result<> measure_library_products(BenchRun& run);
 Result<> measure_serving(BenchRun& run);
 
 }  // namespace spillway::bench

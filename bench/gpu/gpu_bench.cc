@@ -14,6 +14,7 @@ constexpr Case kCases[] = {{"copies", measure_copies},
                            {"decode_attention", measure_decode_attention},
                            {"prefill_attention", measure_prefill_attention},
                            {"matmul", measure_products},
+                           {"matmul_cublaslt", measure_library_products},
                            {"serving", measure_serving}};
 
 // What has been measured before something fails is of use.

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "kernels/cuda/cuda_device.h"
+#include "kernels/cuda/library_products.h"
 #include "model/config.h"
 #include "model/gpu_transformer.h"
 #include "model/largest_step.h"
@@ -24,6 +25,20 @@ Error with_advice(Error error) {
   return error;
 }
 
+using Products = std::shared_ptr<kernels::cuda::LibraryProducts>;
+
+// Null: our own kernels compute all.
+Result<Products> make_products(const ModelOptions& options, kernels::CudaDevice& device) {
+  if (options.batch_invariant) return Products();
+  Result<Products> made = Products();
+  device.compute().launch([&](kernels::Team&) {
+    auto products = kernels::cuda::make_library_products(device.native(device.compute()));
+    made = products ? Result<Products>(*std::move(products)) : products.error();
+  });
+  if (made) return made;
+  return Error{made.error().code, "--no-batch-invariant: " + made.error().message};
+}
+
 Result<model::GpuTransformerOptions> transformer_options(const model::GgufFile& file,
                                                          const ModelOptions& options,
                                                          kernels::CudaDevice& device) {
@@ -31,6 +46,8 @@ Result<model::GpuTransformerOptions> transformer_options(const model::GgufFile& 
   if (!kv_type) return kv_type.error();
   const auto config = model::read_model_config(file);
   if (!config) return config.error();
+  const auto products = make_products(options, device);
+  if (!products) return products.error();
   const uint32_t threads =
       options.threads != 0 ? options.threads : std::max(1u, std::thread::hardware_concurrency());
   return model::GpuTransformerOptions{
@@ -42,7 +59,8 @@ Result<model::GpuTransformerOptions> transformer_options(const model::GgufFile& 
       .batch_tokens_max = options.step_tokens_max,
       .batch_sequences_max = options.sequences_max,
       .load_threads = threads,
-      .graphs = &device.graphs()};
+      .graphs = &device.graphs(),
+      .products = *products};
 }
 
 // What is left once a step has what it takes.

@@ -102,6 +102,11 @@ Result<LoadedRunner> load_runner(const model::GgufFile& file, const std::string&
     spdlog::info("device wanted=auto used={} why=\"{}\"",
                  choice->gpu ? "cuda:" + std::to_string(choice->index) : "cpu", choice->why);
   }
+  if (!options.batch_invariant && !choice->gpu) {
+    return invalid_argument(
+        "--no-batch-invariant: that is for a GPU (--device cuda), and the model runs on the "
+        "processor, which would be no faster; leave the flag out");
+  }
   return choice->gpu ? load_on_gpu(file, options, choice->index) : load_on_cpu(file, path, options);
 }
 

@@ -64,6 +64,34 @@ void add_device_flags(CLI::App& app, DeviceWish& device, double& utilization,
       ->group(group);
 }
 
+// Who computes, and how.
+void add_compute_flags(CLI::App& app, ModelOptions& model) {
+  const std::string group = kModelGroup;
+  app.add_option("--threads,-t", model.threads,
+                 "Compute threads, of all CPU devices together; with a GPU, those that load the "
+                 "weights (default: one per core)")
+      ->check(CLI::Range(1u, 1024u))
+      ->group(group);
+  app.add_option("--tensor-parallel-size,--tp", model.tensor_parallel,
+                 "Devices that share the heads and columns of each layer")
+      ->check(CLI::Range(1u, kParallelMax))
+      ->type_name("N")
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--pipeline-parallel-size,--pp", model.pipeline_parallel,
+                 "Stages of so many devices, each with a part of the layers")
+      ->check(CLI::Range(1u, kParallelMax))
+      ->type_name("N")
+      ->capture_default_str()
+      ->group(group);
+  app.add_flag("--batch-invariant,!--no-batch-invariant", model.batch_invariant,
+               "The same bits for a request whatever else the server computes (on unless switched "
+               "off). Off gives that up for speed, on a GPU alone: products of many rows go to "
+               "cuBLASLt, whose order of sums hangs on the batch; answers may then differ from one "
+               "time to the next, and KV pages are not shared with servers that have it on")
+      ->group(group);
+}
+
 void add_model_flags(CLI::App& app, ModelOptions& model) {
   const std::string group = kModelGroup;
   app.add_option("--max-model-len,-c", model.context_tokens_max,
@@ -107,23 +135,7 @@ void add_model_flags(CLI::App& app, ModelOptions& model) {
       ->take_last()
       ->type_name("PERCENT")
       ->group(group);
-  app.add_option("--threads,-t", model.threads,
-                 "Compute threads, of all CPU devices together; with a GPU, those that load the "
-                 "weights (default: one per core)")
-      ->check(CLI::Range(1u, 1024u))
-      ->group(group);
-  app.add_option("--tensor-parallel-size,--tp", model.tensor_parallel,
-                 "Devices that share the heads and columns of each layer")
-      ->check(CLI::Range(1u, kParallelMax))
-      ->type_name("N")
-      ->capture_default_str()
-      ->group(group);
-  app.add_option("--pipeline-parallel-size,--pp", model.pipeline_parallel,
-                 "Stages of so many devices, each with a part of the layers")
-      ->check(CLI::Range(1u, kParallelMax))
-      ->type_name("N")
-      ->capture_default_str()
-      ->group(group);
+  add_compute_flags(app, model);
   app.add_option("--chat-template", model.chat_template,
                  "Jinja file instead of the model's own; a model that has none is given ChatML")
       ->check(CLI::ExistingFile)

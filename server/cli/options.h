@@ -39,6 +39,7 @@ struct ModelOptions {
   uint32_t tensor_parallel = 1;    // devices that share each layer
   uint32_t pipeline_parallel = 1;  // times as many, each with a part of the layers
   bool prefix_caching = true;
+  bool batch_invariant = true;  // false, on a GPU: products of many rows by cuBLASLt
   std::string eviction_policy = "value";
   bool trace = false;           // a timeline, from the start
   double pin_share_max = 0.25;  // of the device's pages

@@ -125,6 +125,29 @@ class Gpu(unittest.TestCase):
         self.assertIn("cuda:0", self.refused("--device", "cuda:3"))
         self.assertIn("divided over GPUs", self.refused("--device", "cuda", "--tp", "2"))
 
+    def fingerprint_of(self, server):
+        status, reply = server.post("/v1/completions", {"prompt": [1], "max_tokens": 1})
+        self.assertEqual(status, 200, reply)
+        return reply["system_fingerprint"]
+
+    def test_products_by_a_library_are_a_gpus_and_keep_their_pages_apart(self):
+        folder = self.path / "by_library"
+        flags = ("--kv-device-size", "40K", "--kv-host-size", "0", "--kv-nvme-dir", str(folder),
+                 "--kv-nvme-size", "64M")
+        with GpuServer(self.model, "--device", "cuda", *flags) as server:
+            server.answer(prompt_of(0, 50))
+            self.assertGreater(settle(server)["pages"], 2)
+            ours = self.fingerprint_of(server)
+        with GpuServer(self.model, "--device", "cuda", "--no-batch-invariant", *flags) as server:
+            # Fewer rows than the library is given: the answer is that of our kernels.
+            answer, tokens = server.answer(prompt_of(0, 50))
+            self.assertEqual(answer, self.expected[0])
+            self.assertEqual((tokens["nvme"], tokens["computed"]), (0, 50))
+            theirs = self.fingerprint_of(server)
+        self.assertNotEqual(ours, theirs)
+        said = self.refused("--device", "cpu", "--no-batch-invariant")
+        self.assertIn("--no-batch-invariant: that is for a GPU", said)
+
     def test_plan_reckons_with_the_gpu(self):
         result = subprocess.run([PROGRAM, "plan", "--model", str(self.model)], text=True,
                                 env={**os.environ, "SPILLWAY_TEST_GPU_BYTES": str(8 << 30)},

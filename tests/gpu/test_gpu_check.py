@@ -255,6 +255,13 @@ class Measuring(unittest.TestCase):
         self.assertRegex(text, r"matmul Q4_0, 1 rows .* GB/s")
         self.assertRegex(text, r"matmul Q4_K, 20 rows .* TOP/s, .* of the data sheet")
 
+    def test_products_are_measured_by_our_kernels_and_by_the_library(self):
+        _, text = self.measure("matmul_cublaslt")
+        for rows in (1, 20):
+            self.assertRegex(text, rf"matmul_cublaslt Q4_0, {rows} rows .* TOP/s, .* of the data sheet")
+            self.assertRegex(text, rf"matmul_cublaslt BF16, {rows} rows .* TOP/s, .* of the data sheet")
+            self.assertRegex(text, rf"matmul BF16, {rows} rows .* TOP/s, .* of the data sheet")
+
     def test_a_served_model_is_measured_with_prefixes_that_come_back(self):
         summary, text = self.measure("serving")
         self.assertNotIn("restored_from_host", summary["goals_not_measured"])

@@ -26,6 +26,8 @@ struct GpuSetting {
   uint32_t graph_rows_max = 0;
   // Null: no graphs.
   std::unique_ptr<kernels::cuda::GraphMaker> (*make_graphs)(CUstream_st* stream) = nullptr;
+  // Null: our own kernels compute all products.
+  std::shared_ptr<kernels::cuda::LibraryProducts> (*make_products)(CUstream_st* stream) = nullptr;
 };
 
 // So that what a TestDevice's launches enqueue has run when they return, as all else of it has.
@@ -51,6 +53,8 @@ class GpuHarness {
                                const HarnessOptions& options, const GpuSetting& setting) {
     finish_launches(device, stream);
     if (setting.make_graphs != nullptr) graphs = setting.make_graphs(stream.get());
+    std::shared_ptr<kernels::cuda::LibraryProducts> products;
+    if (setting.make_products != nullptr) products = setting.make_products(stream.get());
     auto runner =
         GpuTransformer::create(file, device,
                                {.stream = stream.get(),
@@ -64,6 +68,7 @@ class GpuHarness {
                                 .attention_scratch_bytes = setting.attention_scratch_bytes,
                                 .attention_blocks = setting.attention_blocks,
                                 .graphs = graphs.get(),
+                                .products = products,
                                 .graph_rows_max = setting.graph_rows_max});
     if (!runner) std::fprintf(stderr, "%s\n", runner.error().message.c_str());
     CHECK(runner);

@@ -53,7 +53,9 @@ TEST(GpuLoading, every_kernel_of_products_is_loaded) {
   Kernels loaded, launched;
   every_matmul_kernel(loaded);
   quantize(launched, QuantizeArgs{});
+  narrow(launched, NarrowArgs{});
   for (const TensorType type : kTensorTypes) {
+    if (type != TensorType::kF32) unpack(launched, UnpackArgs{.w = {.type = type}});
     for (const uint32_t outputs : {1u, 300u, 4096u, 150'000u}) {
       for (uint32_t rows = 0; rows < 2000; ++rows) {
         MatmulArgs args;
@@ -69,7 +71,7 @@ TEST(GpuLoading, every_kernel_of_products_is_loaded) {
     }
   }
   EXPECT_EQ(launched.seen(), loaded.seen());
-  EXPECT_EQ(loaded.seen().size(), 11u * 3 + 3 + 1);
+  EXPECT_EQ(loaded.seen().size(), 11u * 3 + 3 + 1 + 13 + 1);
 }
 
 TEST(GpuLoading, every_kernel_on_rows_is_loaded) {
