@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <list>
+#include <mutex>
 #include <string>
 #include <utility>
 
@@ -126,6 +127,7 @@ class Set final : public DeviceSet {
   Result<DeviceMemory> allocate(size_t bytes) override;
   // Who tries out a disk may ask while there is no device.
   Result<DeviceMemory> allocate_host(size_t bytes) override {
+    const std::lock_guard lock(mutex_);
     if (devices_[home_] == nullptr) return taken_out_;
     return home().allocate_host(bytes);
   }
@@ -141,6 +143,7 @@ class Set final : public DeviceSet {
   bool has_gates() const override { return home().has_gates(); }
   bool host_reaches_memory() const override { return host_reaches_memory_; }
   const Error* failure() const override {
+    const std::lock_guard lock(mutex_);
     for (const Device* const device : devices_) {
       if (device == nullptr) return &taken_out_;
       if (const Error* const failure = device->failure(); failure != nullptr) return failure;
@@ -148,7 +151,10 @@ class Set final : public DeviceSet {
     return nullptr;
   }
   void part_pages(const std::byte* base, size_t page_bytes, std::vector<PagePart> parts) override;
-  void take_out(uint32_t index) override { devices_.at(index) = nullptr; }
+  void take_out(uint32_t index) override {
+    const std::lock_guard lock(mutex_);
+    devices_.at(index) = nullptr;
+  }
   void replace(uint32_t index, Device& device) override;
   bool has_ended(uint32_t index) const override {
     const Device* const device = devices_.at(index);
@@ -164,6 +170,7 @@ class Set final : public DeviceSet {
   }
 
   std::vector<Device*> devices_;
+  mutable std::mutex mutex_;  // whoever replaces a device is on another thread than who asks
   const uint32_t home_;
   const bool host_reaches_memory_;  // home's; a fresh device is of the same kind
   const Error taken_out_{ErrorCode::kUnavailable, "a device that ended was taken out"};
@@ -198,6 +205,7 @@ void Set::part_pages(const std::byte* base, size_t page_bytes, std::vector<PageP
 
 void Set::replace(uint32_t index, Device& device) {
   CHECK(index < devices_.size());
+  const std::lock_guard lock(mutex_);
   devices_[index] = &device;
   compute_.replace(index, device.compute());
   copy_in_.replace(index, device.copy_in());

@@ -33,8 +33,8 @@ class DeviceSet : public Device {
                           std::vector<PagePart> parts) = 0;
 
   // There is no devices[index] until replace(): the set is not used but for failure(), which says
-  // so, as allocate_host() does. REQUIRES: no operation of that device runs or waits, and the set's
-  // events are gone.
+  // so, as allocate_host() does; both may be asked on one thread while another takes out and
+  // replaces. REQUIRES: no operation of that device runs or waits, and the set's events are gone.
   virtual void take_out(uint32_t index) = 0;
   virtual void replace(uint32_t index, Device& device) = 0;  // `device` outlives the set
   virtual bool has_ended(uint32_t index) const = 0;          // or is taken out
