@@ -134,6 +134,7 @@ class StepLoop {
   LiveSequence* offer_under_load(PolicyState& state) const;
   bool begin_under_load(LiveSequence& sequence, uint32_t rows);
   bool end_under_load(LiveSequence& sequence);
+  void abandon_under_load(LiveSequence& sequence);
 
   // step_loop_held.cc
   void look_again();

@@ -54,4 +54,13 @@ bool StepLoop::end_under_load(LiveSequence& sequence) {
   return true;
 }
 
+// The step failed: what its gates still held back ran over layers that are not there.
+void StepLoop::abandon_under_load(LiveSequence& sequence) {
+  for (const auto& gate : sequence.under->gates) {
+    if (gate != nullptr) gate->abandon();
+  }
+  const bool taken = end_under_load(sequence);
+  CHECK(!taken);
+}
+
 }  // namespace spillway::scheduler

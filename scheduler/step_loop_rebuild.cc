@@ -81,13 +81,7 @@ void StepLoop::replay(LiveSequence& sequence) {
 void StepLoop::drop_lost_step() {
   ++counters_.steps;
   for (LiveSequence* sequence : std::exchange(stepping_, {})) {
-    if (sequence->under != nullptr) {
-      for (const auto& gate : sequence->under->gates) {
-        if (gate != nullptr) gate->abandon();
-      }
-      const bool taken = end_under_load(*sequence);
-      CHECK(!taken);
-    }
+    if (sequence->under != nullptr) abandon_under_load(*sequence);
     LiveRequest& request = *sequence->request;
     // Once for a request with several choices in the step.
     if (std::exchange(request.lost_in_step, counters_.steps) == counters_.steps) continue;

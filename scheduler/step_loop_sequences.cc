@@ -110,13 +110,7 @@ void StepLoop::finish_all(LiveRequest& request, FinishReason reason, const std::
 void StepLoop::drop_step() {
   ++counters_.steps;
   for (LiveSequence* sequence : std::exchange(stepping_, {})) {
-    if (sequence->under != nullptr) {
-      for (const auto& gate : sequence->under->gates) {
-        if (gate != nullptr) gate->abandon();
-      }
-      const bool taken = end_under_load(*sequence);
-      CHECK(!taken);
-    }
+    if (sequence->under != nullptr) abandon_under_load(*sequence);
     // Once for a request with several choices in the step.
     finish_all(*sequence->request, FinishReason::kError, result_.failure);
   }

@@ -14,18 +14,11 @@ namespace spillway::scheduler {
 namespace {
 
 WorldOptions options_of(uint64_t i, sim::SimFiles* files) {
-  WorldOptions options;
-  options.seed = i;
-  options.window = i % 2 == 0 ? 0 : 20 + 13 * static_cast<uint32_t>(i % 7);
-  options.pages = 40 + 7 * static_cast<uint32_t>(i % 5);
-  options.step_tokens = 32u << (i % 3);
-  options.sequences = 3 + static_cast<uint32_t>(i % 9);
-  options.preempt_every = i % 5 == 4 ? 17 : 0;
+  WorldOptions options = options_of_seed(i);
   options.host_pages = files == nullptr || i % 3 == 0 ? 30 + 20 * static_cast<uint32_t>(i % 4) : 0;
   options.files = files;
   options.nvme_bytes = 4u << 20;
   options.faults.latency_max = std::chrono::microseconds(200 << (i % 4));
-  options.eviction_policy = static_cast<cache::EvictionPolicyKind>(i % 3);
   options.load_all = true;
   options.long_prompts = i % 2 == 0;
   options.device_error = "GPU 0 has failed";

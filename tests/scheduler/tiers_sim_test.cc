@@ -16,16 +16,9 @@ TEST(TiersSimulation, answers_are_those_of_a_run_without_cache_with_a_host_tier)
   uint64_t hits = 0, evictions = 0;
   for (uint64_t run = 0; run < 40; ++run) {
     const uint64_t i = base_seed() + run;
-    WorldOptions options;
-    options.seed = i;
-    options.window = i % 2 == 0 ? 0 : 20 + 13 * static_cast<uint32_t>(i % 7);
-    options.pages = 40 + 7 * static_cast<uint32_t>(i % 5);
-    options.step_tokens = 32u << (i % 3);
-    options.sequences = 3 + static_cast<uint32_t>(i % 9);
-    options.preempt_every = i % 5 == 4 ? 17 : 0;
+    WorldOptions options = options_of_seed(i);
     options.host_pages = 30 + 40 * static_cast<uint32_t>(i % 4);
     options.own_memory = i % 4 == 3;
-    options.eviction_policy = static_cast<cache::EvictionPolicyKind>(i % 3);
     options.key_mode = i % 10 == 9 ? cache::KeyMode::kConstant : cache::KeyMode::kHash;
     SCOPED_TRACE("SPILLWAY_SIM_SEED=" + std::to_string(options.seed));
     World world(options);
@@ -39,19 +32,12 @@ TEST(TiersSimulation, answers_are_those_of_a_run_without_cache_with_a_host_tier)
 }
 
 WorldOptions options_of(uint64_t i, sim::SimFiles& files) {
-  WorldOptions options;
-  options.seed = i;
-  options.window = i % 2 == 0 ? 0 : 20 + 13 * static_cast<uint32_t>(i % 7);
-  options.pages = 40 + 7 * static_cast<uint32_t>(i % 5);
-  options.step_tokens = 32u << (i % 3);
-  options.sequences = 3 + static_cast<uint32_t>(i % 9);
-  options.preempt_every = i % 5 == 4 ? 17 : 0;
+  WorldOptions options = options_of_seed(i);
   options.host_pages = i % 3 == 0 ? 30 + 20 * static_cast<uint32_t>(i % 4) : 0;
   options.own_memory = i % 4 == 3;
   options.files = &files;
   options.nvme_bytes = (1u << 20) << (i % 4);
   options.faults.latency_max = std::chrono::microseconds(200 << (i % 6));
-  options.eviction_policy = static_cast<cache::EvictionPolicyKind>(i % 3);
   options.key_mode = i % 10 == 9 ? cache::KeyMode::kConstant : cache::KeyMode::kHash;
   return options;
 }

@@ -75,4 +75,17 @@ struct WorldOptions {
   bool clear_at_end = true;  // the lower tiers; else the store keeps its pages for another world
 };
 
+// Worlds of neighbouring seeds differ in this: windows, room, lengths of steps, who goes first.
+inline WorldOptions options_of_seed(uint64_t seed) {
+  WorldOptions options;
+  options.seed = seed;
+  options.window = seed % 2 == 0 ? 0 : 20 + 13 * static_cast<uint32_t>(seed % 7);
+  options.pages = 40 + 7 * static_cast<uint32_t>(seed % 5);
+  options.step_tokens = 32u << (seed % 3);
+  options.sequences = 3 + static_cast<uint32_t>(seed % 9);
+  options.preempt_every = seed % 5 == 4 ? 17 : 0;
+  options.eviction_policy = static_cast<cache::EvictionPolicyKind>(seed % 3);
+  return options;
+}
+
 }  // namespace spillway::scheduler
