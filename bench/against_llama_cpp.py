@@ -15,7 +15,8 @@ Then alternates peer and Spillway. In the first round the peer runs in each of i
 run of the peer of more than --limit seconds is ended, and its configuration counts for nothing.
 Token ids differ (the peer's programs draw theirs at random), which changes no work but the lookup
 of embeddings. Prints a Markdown table: medians, and the ratio of each round's pair as median
-(smallest to largest). "prefix hit" is the time of 32 new tokens behind 8192 that are cached.
+(smallest to largest). "prefix hit" is tokens per second of 32 new ones
+behind 8192 that are cached: the model alone on both sides, no server.
 """
 
 import argparse
@@ -189,7 +190,7 @@ def table(rows, peers, ours, best):
         mine = f"{statistics.median(o[row] for o in ours):,.1f}"
         pairs = [(p[row], o[row]) for p, o in zip(peers, ours) if row in p]
         if not pairs:
-            lines.append(f"| {row} | over the limit | | {mine} | |")
+            lines.append(f"| {row} | over the limit, or failed | | {mine} | |")
             continue
         ratios = sorted(o / p for p, o in pairs)
         flash, kv = best[row]
